@@ -68,11 +68,11 @@ def compare(
     backward: bool,
     json_path: Path | None,
     plot: Path | None,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     opened = gs.Device(device, unsafe=True)
     timer = GpuTimer(opened)
-    request = Request(**asked)
+    request = Request(**options)
     cases: list[ScanCase] = list(request.cases(opened))
     if recurrence is not None:
         batch, sequence, channels = map(int, recurrence.split(","))

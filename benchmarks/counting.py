@@ -66,7 +66,7 @@ def cases(count: int) -> list[Case]:
     table = np.sort(rng.random(1 << 20, np.float32))
     rows = floats[: count >> 10 << 10].reshape(-1, 1 << 10)
     few = rng.integers(0, 1000, count).astype(np.int32)
-    found = [
+    calls = [
         Case(
             "run_length_encode, runs of 8",
             (runs,),
@@ -149,7 +149,7 @@ def cases(count: int) -> list[Case]:
         ("sorted", np.sort(floats)),
         ("skewed", floats**8),
     ):
-        found.append(
+        calls.append(
             Case(
                 f"histogram, 256 bins, {name}",
                 (values,),
@@ -161,7 +161,7 @@ def cases(count: int) -> list[Case]:
         )
     for most in (10**3, 10**4, 10**5, 10**6):
         for name, labels in labels_of(count, most).items():
-            found.append(
+            calls.append(
                 Case(
                     f"bincount, {most} labels, {name}",
                     (labels,),
@@ -171,7 +171,7 @@ def cases(count: int) -> list[Case]:
                     lambda c, x: c.bincount(x),
                 )
             )
-    return found
+    return calls
 
 
 def time_peers(case: Case) -> dict[str, float]:
@@ -186,7 +186,7 @@ def time_peers(case: Case) -> dict[str, float]:
     if not torch.cuda.is_available():
         return peers
     tensors = [
-        torch.from_numpy(each.view(np.int32) if each.dtype == np.uint32 else each).cuda() for each in case.arrays
+        torch.from_numpy(array.view(np.int32) if array.dtype == np.uint32 else array).cuda() for array in case.arrays
     ]
     if (in_torch := case.torch) is not None:
         peers["PyTorch"] = wall_time(lambda: in_torch(torch, *tensors), torch.cuda.synchronize)
@@ -195,14 +195,14 @@ def time_peers(case: Case) -> dict[str, float]:
     except Unsupported:
         return peers
     if (in_cupy := case.cupy) is not None:
-        arrays = [cupy.asarray(tensor).view(each.dtype) for tensor, each in zip(tensors, case.arrays, strict=True)]
+        arrays = [cupy.asarray(tensor).view(array.dtype) for tensor, array in zip(tensors, case.arrays, strict=True)]
         peers["CuPy"] = wall_time(lambda: in_cupy(cupy, *arrays), torch.cuda.synchronize)
     return peers
 
 
 def measure(figures: FigureList, timer: GpuTimer, case: Case) -> dict[str, float]:
     """Measure a case, once its result was checked, and return the seconds of each stage."""
-    arrays = [timer.device.asarray(each) for each in case.arrays]
+    arrays = [timer.device.asarray(array) for array in case.arrays]
     if not np.array_equal(np.asarray(case.call(*arrays)), case.check(*case.arrays)):
         raise SystemExit(f"{case.name}: wrong result")
     stages = gpu_times(timer.device, lambda: case.call(*arrays))

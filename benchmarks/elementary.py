@@ -67,7 +67,7 @@ def blocks_of_one(stride: int) -> Iterator[tuple[Array]]:
 def pairs(name: str) -> tuple[Array, Array]:
     """Return pairs of special numbers, of any bits, of numbers near 1, and powers within the range of float32."""
     rng = np.random.default_rng(7)
-    a, b = (each.ravel() for each in np.meshgrid(special_numbers(), special_numbers()))
+    a, b = (grid.ravel() for grid in np.meshgrid(special_numbers(), special_numbers()))
     bits = rng.integers(0, 1 << 32, (2, PAIRS), np.uint32).view(np.float32)
     near = rng.normal(0, 10, (2, PAIRS)).astype(np.float32)
     parts = [(a, b), bits, near]
@@ -79,25 +79,25 @@ def pairs(name: str) -> tuple[Array, Array]:
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def compare(name: str, found: Array, arguments: Sequence[Array]) -> tuple[float, int, tuple[float, ...], int]:
+def compare(name: str, computed: Array, arguments: Sequence[Array]) -> tuple[float, int, tuple[float, ...], int]:
     """Return the largest error, how many special values are wrong, the arguments of the largest error, and a digest.
 
     The terms of logaddexp may cancel. Its errors are in units of the last place of the largest of terms and result.
     """
     with np.errstate(all="ignore"):
-        exact = ufunc(name)(*(each.astype(np.float64) for each in arguments))
-        errors = errors_in_units(found, exact)
+        exact = ufunc(name)(*(array.astype(np.float64) for array in arguments))
+        errors = errors_in_units(computed, exact)
         if name == "logaddexp":
             finite = np.isfinite(errors)
             terms = np.maximum(*map(np.abs, arguments))
             largest = np.where(np.isfinite(terms), np.maximum(np.abs(exact), terms), np.abs(exact)).astype(np.float32)
-            exponents = [np.maximum(np.frexp(each)[1], -125) for each in (exact, largest)]
+            exponents = [np.maximum(np.frexp(array)[1], -125) for array in (exact, largest)]
             errors[finite] *= np.ldexp(1.0, exponents[0] - exponents[1])[finite]
     wrong = np.isinf(errors)
     errors[wrong] = -1
     at = int(errors.argmax())
-    digest = int.from_bytes(hashlib.sha256(found.tobytes()).digest()[:8], "little")
-    return float(errors[at]), int(wrong.sum()), tuple(float(each[at]) for each in arguments), digest
+    digest = int.from_bytes(hashlib.sha256(computed.tobytes()).digest()[:8], "little")
+    return float(errors[at]), int(wrong.sum()), tuple(float(array[at]) for array in arguments), digest
 
 
 def accuracy(device: gs.Device, name: str, stride: int, pool: ThreadPoolExecutor) -> str:
@@ -105,16 +105,16 @@ def accuracy(device: gs.Device, name: str, stride: int, pool: ThreadPoolExecutor
     blocks: Any = [pairs(name)] if name in OF_TWO else blocks_of_one(stride)
     count, waiting, results = 0, [], []
     for arguments in blocks:
-        found = np.asarray(ufunc(name)(*(device.asarray(each) for each in arguments)))
-        count += found.size
-        waiting.append(pool.submit(compare, name, found, arguments))
+        computed = np.asarray(ufunc(name)(*(device.asarray(array) for array in arguments)))
+        count += computed.size
+        waiting.append(pool.submit(compare, name, computed, arguments))
         if len(waiting) > 2 * (os.cpu_count() or 1):
             results.append(waiting.pop(0).result())
-    results += [each.result() for each in waiting]
+    results += [job.result() for job in waiting]
     error, _, at, _ = max(results)
-    shown = ", ".join(f"{each:.9g}" for each in at)
-    wrong = sum(each[1] for each in results)
-    digest = sum(each[3] for each in results) % 2**64
+    shown = ", ".join(f"{argument:.9g}" for argument in at)
+    wrong = sum(result[1] for result in results)
+    digest = sum(result[3] for result in results) % 2**64
     return f"{name:10} {error:13.4f} {wrong:6d}  {digest:016x} {count:13,d}  at {shown}"
 
 
@@ -125,7 +125,7 @@ def times(device: gs.Device, names: Sequence[str], size: int) -> Iterator[str]:
     for name in names:
         low, high = TIMED.get(name, (0.1, 2))
         numbers = [rng.uniform(low, high, size).astype(np.float32) for _ in range(2 if name in OF_TWO else 1)]
-        sources = [device.asarray(each) for each in numbers]
+        sources = [device.asarray(array) for array in numbers]
         target = device.empty(size, np.float32)
         copy = timer.time_copy(4 * size * (len(sources) + 1))
         function = ufunc(name)
@@ -139,7 +139,7 @@ def torch_share(name: str, numbers: Sequence[Array], copy: float) -> str:
         torch = importlib.import_module("torch")
         function = getattr(torch, TORCH.get(name, name), None)
         if function is not None and torch.cuda.is_available():
-            sources = [torch.from_numpy(each).cuda() for each in numbers]
+            sources = [torch.from_numpy(array).cuda() for array in numbers]
             target = torch.empty_like(sources[0])
             spans = []
             for _ in range(30):

@@ -48,8 +48,8 @@ def main() -> None:
         b, a = scipy.signal.butter(order, CUTOFF)
         narrow = b.astype(np.float32), a.astype(np.float32)
         wanted = scipy.signal.lfilter(b, a, x[:CHECKED].astype(np.float64))
-        found = np.asarray(signal.lfilter(b, a, signal_on_device)[:CHECKED])
-        if not np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max():
+        filtered = np.asarray(signal.lfilter(b, a, signal_on_device)[:CHECKED])
+        if not np.abs(filtered - wanted).max() <= TOLERANCE * np.abs(wanted).max():
             raise SystemExit("wrong results")
         on_device = timer.time_call(lambda b=b, a=a: signal.lfilter(b, a, signal_on_device))
         line = f"order {order}: device {on_device * 1e3:8.2f} ms, {copied / on_device:.2f} of a copy"

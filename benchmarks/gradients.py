@@ -70,10 +70,10 @@ def bundle_arrays(arrays: list[Any]) -> Any:
 
 def check(op: Any, axis: int, bundles: list[list[Any]]) -> None:
     """Compare a few rows of the gradient with NumPy's in float64."""
-    x, y, grad_y, found = ([few_rows(array, axis) for array in bundle] for bundle in bundles)
+    x, y, grad_y, gradients = ([few_rows(array, axis) for array in bundle] for bundle in bundles)
     with on_numpy():
         wanted = gs.scan_vjp(bundle_arrays(x), bundle_arrays(y), bundle_arrays(grad_y), op, axis=0)
-    for one, other in zip(found, [wanted] if len(x) == 1 else wanted, strict=True):
+    for one, other in zip(gradients, [wanted] if len(x) == 1 else wanted, strict=True):
         # The first element follows a state that was not passed.
         if np.abs(one - other)[1:].max() > TOLERANCE * max(1, np.abs(other).max()):
             raise SystemExit("wrong gradients")
@@ -102,9 +102,9 @@ def main() -> None:
                 continue
             x, grad = bundle_arrays(arrays[:count]), bundle_arrays(arrays[2 : 2 + count])
             y = gs.scan(x, op, axis=axis)
-            found = gs.scan_vjp(x, y, grad, op, axis=axis)
-            check(op, axis, [list(each) if count > 1 else [each] for each in (x, y, grad, found)])
-            del found
+            gradients = gs.scan_vjp(x, y, grad, op, axis=axis)
+            check(op, axis, [list(bundle) if count > 1 else [bundle] for bundle in (x, y, grad, gradients)])
+            del gradients
             forward = timer.time_call(lambda x=x, op=op, axis=axis: gs.scan(x, op, axis=axis))
             backward = timer.time_call(lambda x=x, y=y, g=grad, op=op, axis=axis: gs.scan_vjp(x, y, g, op, axis=axis))
             figures.add(shown + name, "scan", forward, 2 * count * nbytes * per_byte)

@@ -67,7 +67,7 @@ def triton_kernels(form: str) -> Callable[..., Any] | None:
 
 def gpu_times(device: gs.Device, tensors: list[Any]) -> tuple[float, float]:
     """Return the GPU time of the outputs and of the gradient, of arrays on the device."""
-    arrays = [device.asarray(each.detach().numpy()) for each in tensors]
+    arrays = [device.asarray(tensor.detach().numpy()) for tensor in tensors]
     ones = device.asarray(np.ones(tensors[2].shape, np.float32))
     timer = GpuTimer(device, WARM_SECONDS)
     if len(arrays) == 5:
@@ -98,12 +98,12 @@ def main() -> None:
         q, k = (torch.nn.functional.normalize(torch.randn(*steps, arguments.keys), dim=-1) for _ in range(2))
         v = torch.randn(*steps, arguments.values)
         g = -0.1 * torch.rand(*steps, arguments.keys) if form == "keys" else -0.1 * torch.rand(steps)
-        found = [q, k, v, g, *([torch.rand(steps)] if form == "delta" else [])]
-        return [each.to(device).requires_grad_() for each in found]
+        tensors = [q, k, v, g, *([torch.rand(steps)] if form == "delta" else [])]
+        return [tensor.to(device).requires_grad_() for tensor in tensors]
 
     def report(name: str, times: tuple[float, float], share: float = 1.0) -> None:
-        for column, each in zip(("outputs", "gradient"), times, strict=True):
-            figures.add(name, column, each * share)
+        for column, elapsed in zip(("outputs", "gradient"), times, strict=True):
+            figures.add(name, column, elapsed * share)
 
     for form in arguments.forms:
         small = inputs(form, min(length, 64), "cpu")

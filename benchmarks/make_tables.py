@@ -113,9 +113,9 @@ class Figures:
     def rows(self) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
         """Return the timed measurements of each contender by their size, in the order of the file."""
         rows: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-        for each in self.data["measurements"]:
-            if each["microseconds"]:
-                rows.setdefault((each["library"], each["name"]), {})[each["length"]] = each
+        for measurement in self.data["measurements"]:
+            if measurement["microseconds"]:
+                rows.setdefault((measurement["library"], measurement["name"]), {})[measurement["length"]] = measurement
         return rows
 
     def peers(self) -> list[str]:
@@ -125,9 +125,9 @@ class Figures:
     def call_times(self) -> dict[tuple[str, str, int], float]:
         """Return the microseconds of calls from Python by library, call and number of elements."""
         return {
-            (each["library"], each["call"], each["elements"]): each["microseconds"]
-            for each in self.data["calls"]
-            if each["microseconds"]
+            (call["library"], call["call"], call["elements"]): call["microseconds"]
+            for call in self.data["calls"]
+            if call["microseconds"]
         }
 
 
@@ -179,15 +179,15 @@ def times(files: Sequence[Figures]) -> str:
 def figures(files: Sequence[Figures]) -> str:
     """Return a table for each file that a program wrote by `benchmarks/figures.py`, with cases as rows."""
     blocks = []
-    for each in files:
-        cells = {(figure["case"], figure["column"]): figure for figure in each.data["figures"]}
+    for file in files:
+        cells = {(figure["case"], figure["column"]): figure for figure in file.data["figures"]}
         cases, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in range(2))
         least = min(figure["microseconds"] for figure in cells.values())
         unit = next(name for name, size in UNITS.items() if least >= size or size == 1)
         lines = [
             [case, *(time_cell(cells.get((case, column)), unit=UNITS[unit]) for column in columns)] for case in cases
         ]
-        blocks.append(f"{each.source}. {unit}:\n\n" + table(["", *columns], lines))
+        blocks.append(f"{file.source}. {unit}:\n\n" + table(["", *columns], lines))
     return "\n".join(blocks)
 
 
@@ -195,16 +195,16 @@ def families(files: Sequence[Figures]) -> str:
     """Return the shares of a copy's speed by families of random cases, for each file."""
     names = {"cases": "cases", "worst": "worst", "worst case": "worst case", "tenth": "worst tenth", "median": "median"}
     blocks = []
-    for each in files:
+    for file in files:
         lines = [
             [
                 family,
-                *(plain_cell(found[name]) for name in names),
-                f"{found['torch is faster']} of {found['torch cases']}",
+                *(plain_cell(counts[name]) for name in names),
+                f"{counts['torch is faster']} of {counts['torch cases']}",
             ]
-            for family, found in each.data["families"].items()
+            for family, counts in file.data["families"].items()
         ]
-        head = f"{each.source}. Shares of a copy's speed:\n\n"
+        head = f"{file.source}. Shares of a copy's speed:\n\n"
         blocks.append(head + table(["family", *names.values(), "slower than PyTorch"], lines))
     return "\n".join(blocks)
 
@@ -221,9 +221,9 @@ def calls(files: Sequence[Figures]) -> str:
     for ours, theirs in CALLS.items():
         cells = []
         for figures, size in columns:
-            found = figures.call_times()
-            peer = found.get(("torch", theirs, size))
-            cells.append(f"{found[OURS, ours, size]:.0f}" + (f" ({peer:.0f})" if peer else ""))
+            times_of_calls = figures.call_times()
+            peer = times_of_calls.get(("torch", theirs, size))
+            cells.append(f"{times_of_calls[OURS, ours, size]:.0f}" + (f" ({peer:.0f})" if peer else ""))
         lines.append([f"`{ours}`", *cells])
     head = [f"{figures.hardware}, {power_or_number(size)}" for figures, size in columns]
     return sources(files) + "Microseconds, and PyTorch's in parentheses:\n\n" + table(["", *head], lines)
@@ -233,16 +233,16 @@ def transfers(files: Sequence[Figures]) -> str:
     """Return the wall-clock times of sums from arrays in the host's memory to others."""
     lines = []
     for figures in files:
-        found = figures.call_times()
+        times_of_calls = figures.call_times()
         for library, (name, call) in TRANSFERS.items():
-            cells = [f"{found[library, call, size] / 1e3:.2f}" for size in TRANSFER_SIZES]
+            cells = [f"{times_of_calls[library, call, size] / 1e3:.2f}" for size in TRANSFER_SIZES]
             lines.append([figures.hardware, f"{name} `{call}`", *cells])
     head = sources(files) + "Milliseconds:\n\n"
     return head + table(["", "", *map(power_or_number, TRANSFER_SIZES)], lines)
 
 
 KINDS: dict[str, Callable[[Sequence[Figures]], str]] = {
-    each.__name__: each for each in (picture, rates, times, figures, families, calls, transfers)
+    block.__name__: block for block in (picture, rates, times, figures, families, calls, transfers)
 }
 
 
@@ -251,7 +251,7 @@ KINDS: dict[str, Callable[[Sequence[Figures]], str]] = {
 
 def sources(files: Sequence[Figures]) -> str:
     """Return when the figures of a table of several files were measured."""
-    return "; ".join(f"[{each.hardware}]({each.link('.json')}), {each.date}" for each in files) + ". "
+    return "; ".join(f"[{file.hardware}]({file.link('.json')}), {file.date}" for file in files) + ". "
 
 
 def plain_cell(value: float | int | str) -> str:
@@ -291,11 +291,11 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def files_of(names: str, page: Path) -> list[Figures]:
     """Return the files that a block names, for a page."""
-    found = []
+    files = []
     for name in names.split(","):
         paths = [RESULTS / name] if name.endswith(".json") else sorted(RESULTS.glob(f"*-{name}.json"))
-        found += [Figures(path, page) for path in paths]
-    return found
+        files += [Figures(path, page) for path in paths]
+    return files
 
 
 def block_text(kind: str, names: str, page: Path) -> str:
@@ -309,8 +309,8 @@ def block_text(kind: str, names: str, page: Path) -> str:
 def page_text(page: Path) -> str:
     """Return the text of a page with its blocks made from the files."""
 
-    def block(found: re.Match[str]) -> str:
-        return f"{found[1]}{block_text(found[2], found[3], page)}{found[5]}"
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}{block_text(match[2], match[3], page)}{match[5]}"
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8"))
 
@@ -325,12 +325,12 @@ def draw(path: Path) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
     measurements = [
         Measurement(
-            ScanCase(each["op"], np.dtype(each["dtype"]), each["length"], each["rows"]),
-            each["library"],
-            each["name"],
-            each["microseconds"] and each["microseconds"] / 1e6,
+            ScanCase(measurement["op"], np.dtype(measurement["dtype"]), measurement["length"], measurement["rows"]),
+            measurement["library"],
+            measurement["name"],
+            measurement["microseconds"] and measurement["microseconds"] / 1e6,
         )
-        for each in data["measurements"]
+        for measurement in data["measurements"]
     ]
     title = Figures(path, path).gpu
     save_plot(path.with_suffix(".png"), measurements, title, source=f"{path.name} {digest_of(path)}")

@@ -108,17 +108,17 @@ def largest_of(numbers: Callable[[slice], Array], length: int) -> np.longdouble:
 
 def peers() -> dict[str, Sums]:
     """Return the functions of NumPy and of the other libraries that are installed."""
-    found: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
+    sums: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
     with suppress(Unsupported):
-        found["CUB"] = cub.sums_of(np.dtype(np.float32))
+        sums["CUB"] = cub.sums_of(np.dtype(np.float32))
     with suppress(ImportError):
         cupy = importlib.import_module("cupy")
-        found["cupy"] = lambda x: cupy.cumsum(cupy.asarray(x), dtype=np.float32).get()
+        sums["cupy"] = lambda x: cupy.cumsum(cupy.asarray(x), dtype=np.float32).get()
     with suppress(ImportError):
         torch = importlib.import_module("torch")
-        place = "cuda" if torch.cuda.is_available() else "cpu"
-        found[f"torch {place}"] = lambda x: torch.cumsum(torch.from_numpy(x).to(place), 0).cpu().numpy()
-    return found
+        device_type = "cuda" if torch.cuda.is_available() else "cpu"
+        sums[f"torch {device_type}"] = lambda x: torch.cumsum(torch.from_numpy(x).to(device_type), 0).cpu().numpy()
+    return sums
 
 
 def ours(device: Any) -> dict[str, Sums]:
@@ -141,11 +141,11 @@ def main(device: str | None, least: int, step: int, most: int, json_path: str | 
     name = "NumPy" if chosen == "numpy" else chosen.capabilities.summary
     functions = peers() | ours(chosen)
     rows = []
-    for kind, draw in DISTRIBUTIONS.items():
+    for distribution, draw in DISTRIBUTIONS.items():
         for exponent in range(least, most + 1, step):
             x = draw(np.random.default_rng(seed), 1 << exponent)
-            found = errors(x, functions)
-            rows.append({"distribution": kind, "elements": 1 << exponent, "errors": found})
+            errors_of_libraries = errors(x, functions)
+            rows.append({"distribution": distribution, "elements": 1 << exponent, "errors": errors_of_libraries})
     if json_path is not None:
         with click.open_file(json_path, "w", encoding="utf-8") as file:
             file.write(json.dumps({"device": name, "seed": seed, "rows": rows}, indent=1) + "\n")

@@ -106,17 +106,17 @@ class Drawer:
         (shape, axis), dtype, op = self.shape_and_axis(), self.draw(DTYPES), self.draw(tuple(TORCH))
         x, reverse = self.values(shape, dtype), bool(self.rng.random() < 0.25)
         a, function = self.device.asarray(x), TORCH[op][0]
-        kind = {} if op == "maximum" or self.torch is None else {"dtype": getattr(self.torch, dtype)}
+        dtype_option = {} if op == "maximum" or self.torch is None else {"dtype": getattr(self.torch, dtype)}
         name = f"{op} of {dtype} {shape} along {axis}{', reversed' if reverse else ''}"
-        peer = self.on_torch(x, lambda t: getattr(self.torch, function)(t, axis, **kind))
+        peer = self.on_torch(x, lambda t: getattr(self.torch, function)(t, axis, **dtype_option))
         return Case("scan", name, lambda: gs.scan(a, op, axis=axis, reverse=reverse), 2 * x.nbytes, peer)
 
     def reduction(self) -> Case:
         (shape, axis), dtype, op = self.shape_and_axis(), self.draw(DTYPES), self.draw(("add", "maximum"))
         x = self.values(shape, dtype)
         a, function = self.device.asarray(x), TORCH[op][1]
-        kind = {} if op == "maximum" or self.torch is None else {"dtype": getattr(self.torch, dtype)}
-        peer = self.on_torch(x, lambda t: getattr(self.torch, function)(t, axis, **kind))
+        dtype_option = {} if op == "maximum" or self.torch is None else {"dtype": getattr(self.torch, dtype)}
+        peer = self.on_torch(x, lambda t: getattr(self.torch, function)(t, axis, **dtype_option))
         return Case(
             "reduction", f"{op} of {dtype} {shape} along {axis}", lambda: gs.reduce(a, op, axis=axis), x.nbytes, peer
         )
@@ -159,12 +159,12 @@ class Drawer:
 
     def movement(self) -> Case:
         shape, _ = self.shape_and_axis()
-        x, kind = (
+        x, layout = (
             self.values(shape, self.draw(("float32", "float16", "int64"))),
             self.draw(("transposed", "flipped", "where")),
         )
-        a, what = self.device.asarray(x), f"{kind} {x.dtype} {shape}"
-        if kind == "transposed":
+        a, what = self.device.asarray(x), f"{layout} {x.dtype} {shape}"
+        if layout == "transposed":
             axes = tuple(range(x.ndim))[::-1]
             return Case(
                 "movement",
@@ -173,7 +173,7 @@ class Drawer:
                 2 * x.nbytes,
                 self.on_torch(x, lambda t: t.permute(axes).contiguous()),
             )
-        if kind == "flipped":
+        if layout == "flipped":
             axes = tuple(range(x.ndim))
             return Case(
                 "movement", what, lambda: np.flip(a).copy(), 2 * x.nbytes, self.on_torch(x, lambda t: t.flip(axes))
@@ -215,12 +215,12 @@ def measure(device: gs.Device, elements: int, seed: int, seconds: float, torch: 
 
 def summarise(rows: list[Row]) -> dict[str, dict[str, float | int | str]]:
     """Return for each family the shares of a copy's speed, and how often PyTorch is faster."""
-    found: dict[str, dict[str, float | int | str]] = {}
+    summary: dict[str, dict[str, float | int | str]] = {}
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
         shares = sorted(row.copy_seconds / row.seconds for row in own)
         ratios = sorted(row.torch_seconds / row.seconds for row in own if row.torch_seconds is not None)
-        found[family] = {
+        summary[family] = {
             "cases": len(own),
             "worst": round(shares[0], 3),
             "worst case": min(own, key=lambda row: row.copy_seconds / row.seconds).name,
@@ -230,7 +230,7 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, float | int | str]]:
             "torch is faster": sum(ratio < 1 for ratio in ratios),
             "torch median": round(ratios[len(ratios) // 2], 2) if ratios else 0,
         }
-    return found
+    return summary
 
 
 def main() -> None:
@@ -259,8 +259,8 @@ def main() -> None:
                 flush=True,
             )
     summary = summarise(rows)
-    for family, found in summary.items():
-        print(f"{family:10}", ", ".join(f"{name} {value}" for name, value in found.items()))
+    for family, statistics in summary.items():
+        print(f"{family:10}", ", ".join(f"{name} {value}" for name, value in statistics.items()))
     figures.write(arguments.json, families=summary, rows=[asdict(row) for row in rows])
 
 

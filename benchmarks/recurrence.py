@@ -23,9 +23,9 @@ def check(a: Any, b: Any, h: Any, axis: int) -> None:
     """Compare a few rows with a loop in float64."""
     rows = [np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)[:, :CHECKED_ROWS] for array in (a, b, h)]
     state = np.zeros(rows[0].shape[1])
-    for gate, step, found in zip(*rows, strict=True):
+    for gate, step, computed in zip(*rows, strict=True):
         state = gate.astype(np.float64) * state + step
-        if not np.allclose(found, state, rtol=1e-3, atol=1e-3):
+        if not np.allclose(computed, state, rtol=1e-3, atol=1e-3):
             raise SystemExit("wrong states")
 
 

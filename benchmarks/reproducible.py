@@ -41,8 +41,8 @@ def count_results(device: gs.Device, size: int, runs: int) -> None:
     print(f"everywhere, with NumPy: {len(bits)} set of bits, {min(bits)[:16]}")
 
 
-def digest(found: Any) -> str:
-    content = found.numpy() if isinstance(found, gs.Array) else found
+def digest(result: Any) -> str:
+    content = result.numpy() if isinstance(result, gs.Array) else result
     return hashlib.sha256(content.tobytes()).hexdigest()
 
 
@@ -66,7 +66,7 @@ def time_costs(device: gs.Device, size: int) -> FigureList:
             problem = make_problem(array, op, reproducible=reproducible, **options)
             sources = [device.asarray(leaf) for leaf in problem.leaves]
             results = [device.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-            moved = sum(each.nbytes for each in (*sources, *results))
+            moved = sum(operand.nbytes for operand in (*sources, *results))
             copied = timer.time_copy(moved)
             plan = plan_of_problem(device, problem, strategy)
             taken = timer.time_recording(RecordedScan(device, plan, sources, results))

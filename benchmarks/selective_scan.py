@@ -98,7 +98,7 @@ def main() -> None:
         shapes = (batch, channels, length), (batch, channels, length), (batch, arguments.states, length)
         u, delta, inward = (torch.randn(shape) for shape in shapes)
         decays, outward = -torch.rand(channels, arguments.states), torch.randn(shapes[2])
-        return [each.to(device).requires_grad_() for each in (u, delta, decays, inward, outward)]
+        return [tensor.to(device).requires_grad_() for tensor in (u, delta, decays, inward, outward)]
 
     small = inputs(min(length, 64), "cpu")
     torch.testing.assert_close(ours(*small), selective_scan_ref(*small), rtol=1e-3, atol=1e-3)
@@ -114,7 +114,7 @@ def main() -> None:
     steps = arguments.reference_steps or length
     device = arguments.torch_device
     times = seconds(selective_scan_ref, inputs(steps, device), arguments.repeats)
-    keep(f"mamba's reference, PyTorch on {device}", *(each * length / steps for each in times))
+    keep(f"mamba's reference, PyTorch on {device}", *(elapsed * length / steps for elapsed in times))
     figures.write(arguments.json)
 
 

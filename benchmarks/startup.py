@@ -67,9 +67,9 @@ def main() -> None:
         for _ in range(runs):
             with tempfile.TemporaryDirectory() as empty:
                 cold.append(first_result(empty))
-        for kind, results in (("with empty caches", cold), ("warm", [first_result(kept) for _ in range(runs)])):
+        for caches, results in (("with empty caches", cold), ("warm", [first_result(kept) for _ in range(runs)])):
             for clock, taken in zip(("wall clock", "CPU time"), zip(*results, strict=True), strict=True):
-                figures.add(f"a process with a first result, {kind}", clock, statistics.median(taken))
+                figures.add(f"a process with a first result, {caches}", clock, statistics.median(taken))
     figures.write(arguments.json)
 
 

@@ -45,12 +45,12 @@ def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     for period in PERIODS:
         plan = plan_of_problem(device, problem, "fallback", test_build=InjectedFaults(period))
         taken = timer.time_recording(RecordedScan(device, plan, [array], [result]))
-        found = result[-1:].numpy()[0]
+        last_result = result[-1:].numpy()[0]
         unblocked = unblocked or taken
         what = f"every {period}th post withheld" if period else "unblocked"
         print(
             f"{len(x)} elements, {what:26} {taken * 1e6:9.1f} us {copied / taken:.3f} of the copy "
-            f"{unblocked / taken:.3f} of unblocked {'' if found == last else 'WRONG'}",
+            f"{unblocked / taken:.3f} of unblocked {'' if last_result == last else 'WRONG'}",
             flush=True,
         )
 

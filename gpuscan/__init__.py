@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gpuscan.operators.operator import Operator, operator, wgsl_operator
 
 # The module of each public name, as above.
-_HOMES = {
+_MODULES = {
     "Array": "gpuscan.api.array",
     "check_associative": "gpuscan.api.check_associative",
     "compact": "gpuscan.api.compact",
@@ -209,8 +209,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the module of a public name, or a package, at its first use (PEP 562)."""
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
         return value
     module = sys.modules[__name__]
     message = f"module {__name__!r} has no attribute {name!r}"

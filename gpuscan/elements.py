@@ -60,8 +60,8 @@ class HashedOnce:
 
     @cached_property
     def _hash(self) -> int:
-        kind: Any = type(self)
-        return hash(_make_field_getter(kind)(self))
+        own_type: Any = type(self)
+        return hash(_make_field_getter(own_type)(self))
 
     def __getstate__(self) -> dict[str, object]:
         # Strings have another hash in another process.
@@ -82,9 +82,9 @@ def intern_value(value: H) -> H:
 
 
 @cache
-def _make_field_getter(kind: Any) -> Callable[..., object]:
+def _make_field_getter(dataclass_type: Any) -> Callable[..., object]:
     """Return a function that gives the values of the fields of a dataclass that are compared."""
-    return attrgetter(*(each.name for each in fields(kind) if each.compare))
+    return attrgetter(*(field.name for field in fields(dataclass_type) if field.compare))
 
 
 @dataclass(frozen=True)

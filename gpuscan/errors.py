@@ -56,13 +56,13 @@ class _Abbreviations(Repr):
 
     def repr1(self, x: Any, level: int) -> str:
         """Return the representation of a value, at most some levels deep."""
-        kind = type(x)
-        if not (hasattr(kind, "shape") and hasattr(kind, "dtype")):
+        value_type = type(x)
+        if not (hasattr(value_type, "shape") and hasattr(value_type, "dtype")):
             return super().repr1(x, level)
         # The representation of an array on a device would read from it.
-        if kind.__module__ == "numpy" and len(text := repr(x)) <= self.maxother:
+        if value_type.__module__ == "numpy" and len(text := repr(x)) <= self.maxother:
             return text
-        name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+        name = f"{value_type.__module__.partition('.')[0]}.{value_type.__name__}"
         return f"<{name} of shape {tuple(x.shape)} and dtype {x.dtype}>"
 
 

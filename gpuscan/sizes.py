@@ -52,9 +52,9 @@ class SizeTrace:
         """Return the sizes of the call, as unknowns."""
         return [self.unknown(index) for index in range(self.count)]
 
-    def unknown(self, place: int) -> Any:
+    def unknown(self, index: int) -> Any:
         """Return a value as an unknown."""
-        return Size(self, place, self.values[place])
+        return Size(self, index, self.values[index])
 
     def constant(self, value: object) -> int:
         """Return the index of a value that does not depend on the sizes."""
@@ -66,44 +66,44 @@ class SizeTrace:
         An error of the function is raised. It depends on the values of the operands.
         """
         places = []
-        for each in operands:
-            if type(each) is Size and each.trace is self:
-                places.append(each.place)
+        for operand in operands:
+            if type(operand) is Size and operand.trace is self:
+                places.append(operand.index)
             else:
-                places.append(self.constant(concrete(each)))
+                places.append(self.constant(concrete(operand)))
         key = (function, *places)
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        kept = self._known.get(key)
+        if kept is not None:
+            return kept
         try:
             value = function(*map(self.values.__getitem__, places))
         except Exception:
-            for place in places:
-                self.guard(place)
+            for index in places:
+                self.guard(index)
             raise
         return self._place(key, (function, tuple(places)), value)
 
     def _place(self, key: object, step: tuple[Callable[..., object], tuple[int, ...]] | None, value: object) -> int:
-        place = self._known.get(key)
-        if place is None:
-            place = self._known[key] = len(self.values)
+        index = self._known.get(key)
+        if index is None:
+            index = self._known[key] = len(self.values)
             self.values.append(value)
             self.steps.append(step)
-        return place
+        return index
 
-    def guard(self, place: int) -> Any:
+    def guard(self, index: int) -> Any:
         """Return a value, which other calls have to have as well."""
-        value = self.values[place]
-        if place < self.count or self.steps[place] is not None:
-            self.guards.setdefault(place, value)
+        value = self.values[index]
+        if index < self.count or self.steps[index] is not None:
+            self.guards.setdefault(index, value)
         return value
 
 
 def apply(function: Callable[..., T], *operands: object) -> T:
     """Return a function of numbers; a `Size` if one of them is. The function depends on its arguments alone."""
-    for each in operands:
-        if type(each) is Size:
-            trace: SizeTrace = each.trace
+    for operand in operands:
+        if type(operand) is Size:
+            trace: SizeTrace = operand.trace
             unknown: T = trace.unknown(trace.note(function, operands))
             return unknown
     return function(*operands)
@@ -114,11 +114,11 @@ def concrete(value: Any) -> Any:
 
     Nothing that later calls do may depend on them.
     """
-    kind = type(value)
-    if kind is Size:
+    value_type = type(value)
+    if value_type is Size:
         return value.value
-    if kind is tuple or kind is list:
-        return kind(map(concrete, value))
+    if value_type is tuple or value_type is list:
+        return value_type(map(concrete, value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return value._make(map(concrete, value))  # type: ignore[attr-defined]
     return value
@@ -146,7 +146,7 @@ def gcd(*numbers: object) -> int:
 
 def reveal(value: object) -> Any:
     """Return a number as it is; of a size, the number of this call, which later calls have to have as well."""
-    return value.trace.guard(value.place) if type(value) is Size else value
+    return value.trace.guard(value.index) if type(value) is Size else value
 
 
 def spans(length: int, most: int) -> Iterator[tuple[int, int]]:
@@ -216,7 +216,7 @@ def _question(function: Callable[..., T]) -> Callable[..., T]:
     """Return a method of `Size` that needs its number, which becomes a guard."""
 
     def method(self: Size, *arguments: object) -> T:
-        return function(self.trace.guard(self.place), *arguments)
+        return function(self.trace.guard(self.index), *arguments)
 
     return method
 
@@ -226,14 +226,14 @@ class Size:
 
     Attributes:
         trace: the trace of the call.
-        place: the index of the value in the trace.
+        index: the index of the value in the trace.
         value: the value in this call, for what later calls do not depend on.
     """
 
-    __slots__ = ("place", "trace", "value")
+    __slots__ = ("index", "trace", "value")
 
-    def __init__(self, trace: SizeTrace, place: int, value: object) -> None:
-        self.trace, self.place, self.value = trace, place, value
+    def __init__(self, trace: SizeTrace, index: int, value: object) -> None:
+        self.trace, self.index, self.value = trace, index, value
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -340,7 +340,7 @@ class _Writer:
     def function(self, result: tuple[object, ...]) -> Callable[..., Any]:
         """Return the function of the sizes of a call."""
         value = self._nest(result) or self._constant(result)
-        names = ", ".join(f"v{place}" for place in range(self._trace.count))
+        names = ", ".join(f"v{index}" for index in range(self._trace.count))
         lines = [f"def compute({names}):", *self._steps(), f"return {value}"]
         exec("\n    ".join(lines), self._known)
         # A function that its own namespace referred to would be a cycle, which keeps memory of the device.
@@ -354,45 +354,45 @@ class _Writer:
         self._known[name] = value
         return name
 
-    def _value(self, place: int) -> str:
-        is_constant = place >= self._trace.count and self._trace.steps[place] is None
-        return self._constant(self._trace.values[place]) if is_constant else f"v{place}"
+    def _value(self, index: int) -> str:
+        is_constant = index >= self._trace.count and self._trace.steps[index] is None
+        return self._constant(self._trace.values[index]) if is_constant else f"v{index}"
 
     def _nest(self, value: object) -> str | None:
         """Return the text of a nest of tuples; None if there are no sizes in it."""
         if type(value) is Size:
-            self._wanted.add(value.place)
-            return self._value(value.place)
+            self._wanted.add(value.index)
+            return self._value(value.index)
         if not isinstance(value, tuple):
             return None
-        parts = [self._nest(each) for each in value]
+        parts = [self._nest(item) for item in value]
         if not any(parts):
             return None
-        written = "".join(f"{part or self._constant(each)}, " for part, each in zip(parts, value, strict=True))
-        kind = type(value)
-        return f"({written})" if kind is tuple else f"new({self._constant(kind)}, ({written}))"
+        written = "".join(f"{part or self._constant(item)}, " for part, item in zip(parts, value, strict=True))
+        value_type = type(value)
+        return f"({written})" if value_type is tuple else f"new({self._constant(value_type)}, ({written}))"
 
     def _steps(self) -> Iterator[str]:
         """Yield the lines that check the guards and compute the values."""
         steps, guards = self._trace.steps, self._trace.guards
         operands, needed = set(self._wanted), {*guards, *self._wanted}
-        for place in range(len(steps) - 1, -1, -1):
-            step = steps[place]
-            if place in needed and step is not None:
+        for index in range(len(steps) - 1, -1, -1):
+            step = steps[index]
+            if index in needed and step is not None:
                 needed.update(step[1])
                 operands.update(step[1])
-        for place in sorted(needed):
-            step = steps[place]
-            text = self._value(place)
+        for index in sorted(needed):
+            step = steps[index]
+            text = self._value(index)
             if step is not None:
                 function, given = step
-                values = [self._value(each) for each in given]
+                values = [self._value(operand) for operand in given]
                 text = f"{self._constant(function)}({', '.join(values)})"
                 if function in _WRITTEN:
                     text = _WRITTEN[function].format(*values)
-                if place in operands:
-                    yield f"v{place} = {text}"
-                    text = f"v{place}"
-            if place in guards:
-                outcome = guards[place]
+                if index in operands:
+                    yield f"v{index} = {text}"
+                    text = f"v{index}"
+            if index in guards:
+                outcome = guards[index]
                 yield f"if {text}: return" if outcome is False else f"if ({text}) != {self._constant(outcome)}: return"

@@ -101,7 +101,7 @@ def leave_out_unused(text: str) -> str:
     new = {"", "main"}
     while new:
         needed |= new
-        new = {name for each in new for name in uses.get(each, ()) if name in uses} - needed
+        new = {name for used in new for name in uses.get(used, ()) if name in uses} - needed
     named = {word for name in needed - {"Params"} for word in uses.get(name, ())}
     kept: list[str] = []
     for name, lines in parts:

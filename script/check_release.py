@@ -84,9 +84,9 @@ class Release:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        found = re.search(r'__version__ = "(.+)"', (CHECKOUT / "gpuscan/_version.py").read_text(encoding="utf-8"))
-        assert found is not None
-        self.version = found[1]
+        match = re.search(r'__version__ = "(.+)"', (CHECKOUT / "gpuscan/_version.py").read_text(encoding="utf-8"))
+        assert match is not None
+        self.version = match[1]
         self.dist = folder / "dist"
         run(sys.executable, "-m", "build", "--no-isolation", "--outdir", self.dist, CHECKOUT)
         (self.sdist,) = self.dist.glob("*.tar.gz")
@@ -117,12 +117,12 @@ class Release:
         wanted = {need.partition(";")[0].replace(" ", "") for need in project["dependencies"]}
         recipe = (CHECKOUT / "conda/recipe.yaml").read_text(encoding="utf-8")
         run_section = recipe[recipe.index("  run:") : recipe.index("tests:")]
-        found = {
+        requirements = {
             need.replace(" ", "").replace("wgpu-py", "wgpu") for need in re.findall(r"^    - (.+)", run_section, re.M)
         }
         python = f"python{project['requires-python']}"
-        if found != wanted | {python}:
-            raise Failed(f"conda/recipe.yaml and pyproject.toml differ in {sorted(found ^ (wanted | {python}))}")
+        if requirements != wanted | {python}:
+            raise Failed(f"conda/recipe.yaml and pyproject.toml differ in {sorted(requirements ^ (wanted | {python}))}")
         return f"{len(wanted)} packages"
 
     def check_changelog(self) -> str:
@@ -137,16 +137,16 @@ class Release:
 
     def check_sdist(self) -> str:
         with tarfile.open(self.sdist) as archive:
-            held = {name.partition("/")[2] for name in archive.getnames()}
-        missing = [name for name in list_files() if name not in held and not NOT_IN_SDIST.search(name)]
+            members = {name.partition("/")[2] for name in archive.getnames()}
+        missing = [name for name in list_files() if name not in members and not NOT_IN_SDIST.search(name)]
         missing = [name for name in missing if (CHECKOUT / name).exists()]
         if missing:
             raise Failed(f"{self.sdist.name} lacks {len(missing)} files: {', '.join(missing[:8])}; see pyproject.toml")
-        return f"{len(held)} files, {self.sdist.stat().st_size >> 10} KiB"
+        return f"{len(members)} files, {self.sdist.stat().st_size >> 10} KiB"
 
     def check_wheel(self) -> str:
         with zipfile.ZipFile(self.wheel) as archive:
-            held = set(archive.namelist())
+            members = set(archive.namelist())
             metadata = email.message_from_bytes(archive.read(f"gpuscan-{self.version}.dist-info/METADATA"))
         wanted = {"gpuscan/cli.py"}
         for name in list_files():
@@ -154,14 +154,14 @@ class Release:
                 wanted.add(name)
             elif name.startswith("shaders/"):
                 wanted.add(f"gpuscan/{name}")
-        own = {name for name in held if not name.startswith(f"gpuscan-{self.version}.dist-info/")}
+        own = {name for name in members if not name.startswith(f"gpuscan-{self.version}.dist-info/")}
         if own != wanted:
             missing, other = sorted(wanted - own)[:8], sorted(own - wanted)[:8]
             raise Failed(f"{self.wheel.name} lacks {missing} and has {other} too many; see pyproject.toml")
         for name in ("Summary", "License-Expression", "License-File", "Requires-Python", "Description-Content-Type"):
             if not metadata.get(name):
                 raise Failed(f"the wheel's metadata lacks {name}; see pyproject.toml")
-        return f"{len(held)} files, {self.wheel.stat().st_size >> 10} KiB, Python {metadata['Requires-Python']}"
+        return f"{len(members)} files, {self.wheel.stat().st_size >> 10} KiB, Python {metadata['Requires-Python']}"
 
     def check_environment(self) -> str:
         venv.create(self.folder / "env", with_pip=True)
@@ -214,11 +214,11 @@ class Release:
         run("node", "build.mjs", cwd=CHECKOUT / "web", PYTHON=sys.executable)
         told = run(npm, "pack", "--dry-run", "--json", "--ignore-scripts", cwd=CHECKOUT / "web")
         (package,) = json.loads(told)
-        held = {file["path"] for file in package["files"]}
+        members = {file["path"] for file in package["files"]}
         wanted = {"LICENSE", "README.md", "dist/index.js", "dist/index.d.ts", "dist/scan.js", "dist/scan.d.ts"}
-        if wanted - held or package["version"] != self.version:
-            raise Failed(f"the npm package {package['version']} lacks {sorted(wanted - held)}; see web/package.json")
-        return f"{len(held)} files, {package['size'] >> 10} KiB"
+        if wanted - members or package["version"] != self.version:
+            raise Failed(f"the npm package {package['version']} lacks {sorted(wanted - members)}; see web/package.json")
+        return f"{len(members)} files, {package['size'] >> 10} KiB"
 
 
 def _normal(name: str) -> str:

@@ -40,7 +40,7 @@ CAPABILITIES = {
         "engine/launch.py",
         "device/program.py",
         "device/steps.py",
-        "device/held_runs.py",
+        "device/deferred_runs.py",
         "operators/function_keys.py",
         "operators/parameters.py",
         "operators/code.py",
@@ -100,7 +100,7 @@ CAPABILITIES = {
     "elements at indices (`take`, `put`, masks)": (
         "*array_indices.py",
         "problem/indices.py",
-        "api/picked.py",
+        "api/unknown_length_array.py",
         "shaders/arrays/*ind*",
         "shaders/arrays/take.wgsl",
         "shaders/arrays/put.wgsl",
@@ -110,7 +110,12 @@ CAPABILITIES = {
     "types of results (overloads)": ("api/annotations.py", "array_types.py"),
     "PyTorch": ("torch/*",),
     "JAX": ("jax/*",),
-    "Dask, and arrays on several devices": ("dask/*", "api/sharded_array.py", "api/team.py", "engine/shards.py"),
+    "Dask, and arrays on several devices": (
+        "dask/*",
+        "api/sharded_array.py",
+        "api/device_group.py",
+        "engine/shards.py",
+    ),
     "filters (`gpuscan.signal`)": ("signal/*",),
 }
 REST = "files that serve several of these"
@@ -142,7 +147,9 @@ def package_of(name: str) -> str:
 def capability_of(name: str) -> str:
     """Return the capability that a file belongs to."""
     path = name.removeprefix("gpuscan/")
-    return next((each for each, patterns in CAPABILITIES.items() if any(fnmatch(path, p) for p in patterns)), REST)
+    return next(
+        (capability for capability, patterns in CAPABILITIES.items() if any(fnmatch(path, p) for p in patterns)), REST
+    )
 
 
 def add_up(lines: Mapping[str, int], part_of: Mapping[str, str]) -> tuple[Counter[str], Counter[str]]:
@@ -178,7 +185,7 @@ def block_text() -> str:
 def main() -> None:
     """Write the tables into the page."""
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda found: found[1] + block_text() + found[3], text), encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda match: match[1] + block_text() + match[3], text), encoding="utf-8")
 
 
 if __name__ == "__main__":

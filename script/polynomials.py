@@ -28,16 +28,19 @@ mp.dps = 120
 
 def polynomial(function: Callable[[Any], Any], low: float, high: float, degree: int, bits: int, unit: int = 1) -> str:
     """Return the coefficients of a polynomial in g = x / unit as integers, from the constant term on."""
-    found = mpmath.chebyfit(function, [mpf(low), mpf(high)], degree + 1)[::-1]
-    numbers = [int(mpmath.nint(mpf(unit) ** power * each * mpf(2) ** bits)) for power, each in enumerate(found)]
+    coefficients = mpmath.chebyfit(function, [mpf(low), mpf(high)], degree + 1)[::-1]
+    numbers = [
+        int(mpmath.nint(mpf(unit) ** power * coefficient * mpf(2) ** bits))
+        for power, coefficient in enumerate(coefficients)
+    ]
     assert all(abs(number) < 2**31 for number in numbers)
     return "(" + ", ".join(map(str, numbers)) + ")"
 
 
 def floats(values: Iterable[Any]) -> str:
     """Return the nearest numbers of float32 as literals."""
-    found = [np.format_float_positional(np.float32(mpmath.nstr(value, 20)), trim="0") for value in values]
-    return "(" + ", ".join(f'"{each}f"' for each in found) + ")"
+    texts = [np.format_float_positional(np.float32(mpmath.nstr(value, 20)), trim="0") for value in values]
+    return "(" + ", ".join(f'"{text}f"' for text in texts) + ")"
 
 
 def split(value: Any, high_bits: int, low_bits: int) -> str:
@@ -60,13 +63,13 @@ def fit(
     weights = [weight(x) for x in points]
     chosen = [round(50 - 50 * float(mpmath.cos(mp.pi * k / (degree + 1)))) for k in range(degree + 2)]
     for _ in range(8):
-        rows = [[points[k] ** each for each in range(degree + 1)] for k in chosen]
+        rows = [[points[k] ** power for power in range(degree + 1)] for k in chosen]
         ends = [(-1) ** count / weights[k] for count, k in enumerate(chosen)]
-        found = mpmath.lu_solve(
+        solution = mpmath.lu_solve(
             mpmath.matrix([[*row, end] for row, end in zip(rows, ends, strict=True)]),
             mpmath.matrix([values[k] for k in chosen]),
         )
-        coefficients = [found[each] for each in range(degree + 1)]
+        coefficients = [solution[power] for power in range(degree + 1)]
         errors = [
             (mpmath.polyval(coefficients[::-1], x) - value) * weight
             for x, value, weight in zip(points, values, weights, strict=True)
@@ -92,10 +95,10 @@ def fit_rounded(
     function: Callable[[Any], Any], low: float, high: float, degree: int, weight: Callable[[Any], Any], count: int
 ) -> list[Any]:
     """Return such a polynomial with `count` first coefficients that are floats."""
-    found = fit(function, low, high, degree, weight)
+    coefficients = fit(function, low, high, degree, weight)
     if count == 0:
-        return found
-    first = mpf(float(np.float32(float(found[0]))))
+        return coefficients
+    first = mpf(float(np.float32(float(coefficients[0]))))
     rest = lambda x: (function(x) - first) / x  # noqa: E731
     return [first, *fit_rounded(rest, low, high, degree - 1, lambda x: weight(x) * abs(x), count - 1)]
 
@@ -113,11 +116,11 @@ def round_to_bits(value: Any, bits: int) -> Any:
 
 def pieces(value: Any, bits: int, count: int) -> list[Any]:
     """Return numbers with few bits and one more, which add up to a number between 1 and 2."""
-    found = []
-    for each in range(1, count + 1):
-        unit = mpf(2) ** (1 - bits * each)
-        found.append(mpmath.nint((value - sum(found)) / unit) * unit)
-    return [*found, value - sum(found)]
+    parts = []
+    for number in range(1, count + 1):
+        unit = mpf(2) ** (1 - bits * number)
+        parts.append(mpmath.nint((value - sum(parts)) / unit) * unit)
+    return [*parts, value - sum(parts)]
 
 
 def series(first: int, coefficient: Callable[[int], Any]) -> Callable[[Any], Any]:
@@ -270,8 +273,8 @@ def text() -> str:
         "1 / (1 + w) on floats for 0 <= w <= 1/2, roughly": (
             "RECIPROCAL_FLOATS",
             floats(
-                round_to_bits(each, 12)
-                for each in mpmath.chebyfit(lambda w: 1 / (1 + w), [mpf(0), mpf("0.5")], 4)[::-1]
+                round_to_bits(value, 12)
+                for value in mpmath.chebyfit(lambda w: 1 / (1 + w), [mpf(0), mpf("0.5")], 4)[::-1]
             ),
         ),
         "log(2) as the sum of two floats with few bits, and log2(e) with 12 bits": (
@@ -351,8 +354,8 @@ def text() -> str:
         "log2(e) and log10(e): 12 bits, the rest, and all": (
             "LOG2_E_FLOATS, LOG10_E_FLOATS",
             ", ".join(
-                floats([round_to_bits(each, 12), each - round_to_bits(each, 12), each])
-                for each in (1 / mp.ln2, 1 / mp.ln10)
+                floats([round_to_bits(value, 12), value - round_to_bits(value, 12), value])
+                for value in (1 / mp.ln2, 1 / mp.ln10)
             ),
         ),
         "log2(e), to choose a power of two by": ("LOG2_E_FLOAT", '"1.4426950f"'),

@@ -171,43 +171,43 @@ def _number_of(device: gs.Device) -> int:
     return 1 if "SwiftShader" in device.capabilities.summary else 0
 
 
-def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
-    """Return all cases, or one of them on a software adapter that shares cases, the next one at every turn.
+def one_of(device: gs.Device, cases: Iterable[T], rotation: int) -> list[T]:
+    """Return all cases, or one of them on a software adapter that shares cases, the next one for every rotation.
 
-    At the same turn one adapter tries another case than the next.
+    In the same rotation one adapter tries another case than the next.
     """
     every = list(cases)
     if shares_cases(device):
-        return [every[(turn + _number_of(device)) % len(every)]]
+        return [every[(rotation + _number_of(device)) % len(every)]]
     return every
 
 
-def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
+def half_of(device: gs.Device, cases: Iterable[T], rotation: int = 0) -> list[T]:
     """Return all cases, or every other one on a software adapter that shares cases; every third one for OpenGL.
 
-    At the same turn lavapipe and SwiftShader try all of them together. At every turn an adapter tries the other half.
+    In one rotation lavapipe and SwiftShader try all of them together. In the next one an adapter tries the other half.
     """
     every = list(cases)
     if shares_cases(device):
         step = 3 if shares_opengl(device) and len(every) > 2 else 2
-        return every[(turn + _number_of(device)) % 2 :: step] or every
+        return every[(rotation + _number_of(device)) % 2 :: step] or every
     return every
 
 
-def pick_strategies(device: gs.Device, turn: int) -> list[Strategy]:
-    """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
-    return one_of(device, strategies_on(device), turn)
+def pick_strategies(device: gs.Device, rotation: int) -> list[Strategy]:
+    """Return the safe strategies, or the one of this rotation on a software adapter that shares cases."""
+    return one_of(device, strategies_on(device), rotation)
 
 
-def strategies_in_turn(device: gs.Device, turn: int) -> list[Strategy]:
-    """Return one of the safe single passes, the next one at every turn, and three_dispatch.
+def strategies_in_turn(device: gs.Device, rotation: int) -> list[Strategy]:
+    """Return one of the safe single passes, the next one for every rotation, and three_dispatch.
 
     Single passes take long to compile, and have all in common but how they wait. Software adapters that share cases
     try one strategy.
     """
     *single_passes, three_dispatch = names = strategies_on(device)
-    shared = pick_strategies(device, turn)
-    return shared if shared != names else [single_passes[turn % len(single_passes)], three_dispatch]
+    shared = pick_strategies(device, rotation)
+    return shared if shared != names else [single_passes[rotation % len(single_passes)], three_dispatch]
 
 
 def small_tiles(device: gs.Device) -> list[TileShape]:
@@ -216,10 +216,10 @@ def small_tiles(device: gs.Device) -> list[TileShape]:
     return [TileShape(32, 0, 1, 4), *([TileShape(max(32, size), size, 2, 4)] if size else [])]
 
 
-def tile_in_turn(device: gs.Device, turn: int) -> TileShape:
-    """Return one of the small tiles, the next one at every turn."""
+def tile_in_turn(device: gs.Device, rotation: int) -> TileShape:
+    """Return one of the small tiles, the next one for every rotation."""
     tiles = small_tiles(device)
-    return tiles[turn % len(tiles)]
+    return tiles[rotation % len(tiles)]
 
 
 def shares_opengl(device: gs.Device) -> bool:

@@ -285,10 +285,10 @@ def test_operators_and_problems_are_pickled() -> None:
         make_problem(x, "add", segments=[0, 4, 9]),
         *(find_or_make_problem(x, "add", axis=0, exclusive=False, reverse=False) for _ in range(2)),
     ]
-    assert problems[-1].kind is not None
+    assert problems[-1].cache_key is not None
     for problem in problems:
         sent = cloudpickle.loads(cloudpickle.dumps(problem))
-        assert sent.kind is None
+        assert sent.cache_key is None
         assert sent.destination == problem.destination
         for part, whole in zip(gs.reference.scan.accumulate(sent), gs.reference.scan.accumulate(problem), strict=True):
             assert_same(part, whole)

@@ -73,10 +73,10 @@ def test_public_names() -> None:
     """Assert that every public name has a module, that type checkers read the same ones, and that all are listed."""
     tree = ast.parse(Path(gpuscan.__file__).read_text(encoding="utf-8"))
     (checked,) = (node for node in tree.body if isinstance(node, ast.If))
-    homes = {alias.name: node.module for node in checked.body for alias in node.names}  # type: ignore[attr-defined]
-    assert homes == gpuscan._HOMES
-    assert {*homes, "__version__"} == set(gpuscan.__all__) <= set(dir(gpuscan))
-    for name, module in homes.items():
+    modules = {alias.name: node.module for node in checked.body for alias in node.names}  # type: ignore[attr-defined]
+    assert modules == gpuscan._MODULES
+    assert {*modules, "__version__"} == set(gpuscan.__all__) <= set(dir(gpuscan))
+    for name, module in modules.items():
         assert getattr(gpuscan, name) is getattr(import_module(module), name)
     assert not {"Any", "import_module", "sys"} & set(dir(gpuscan))
     with pytest.raises(AttributeError, match="module 'gpuscan' has no attribute 'scann'") as caught:

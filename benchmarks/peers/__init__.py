@@ -34,5 +34,5 @@ PEERS = tuple(dict.fromkeys([*SCANS, *RECURRENCES]))
 
 def peer_contenders(names: Sequence[str], case: ScanCase) -> list[Contender]:
     """Return the contenders of these libraries for the case."""
-    known = RECURRENCES if isinstance(case, RecurrenceCase) else USUAL_PEERS if case.op == SORT else SCANS
-    return [contender for name in names if name in known for contender in known[name](case)]
+    makers = RECURRENCES if isinstance(case, RecurrenceCase) else USUAL_PEERS if case.op == SORT else SCANS
+    return [contender for name in names if name in makers for contender in makers[name](case)]

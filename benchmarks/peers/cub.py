@@ -50,11 +50,11 @@ ELEMENTS = {
 def contenders(case: ScanCase) -> list[Contender]:
     if case.op not in OPERATORS or case.dtype.name not in ELEMENTS:
         return []
-    found = [Contender("cub", "DeviceScan, toolkit", partial(_subject, case, ()))]
+    contenders_of_case = [Contender("cub", "DeviceScan, toolkit", partial(_subject, case, ()))]
     package = package_headers()
     if package is not None:
-        found.append(Contender("cub", "DeviceScan, cuda-cccl", partial(_subject, case, (f"-I{package}",))))
-    return found
+        contenders_of_case.append(Contender("cub", "DeviceScan, cuda-cccl", partial(_subject, case, (f"-I{package}",))))
+    return contenders_of_case
 
 
 def package_headers() -> Path | None:
@@ -76,11 +76,11 @@ def _subject(case: ScanCase, flags: Sequence[str], inputs: Inputs) -> Subject:
     pair = case.op == AFFINE.name
     values = np.stack(inputs.arrays, axis=-1) if pair else inputs.arrays[0]
     results = np.empty((len(inputs.indices), *((2,) if pair else ())), case.dtype)
-    places = inputs.indices.astype(np.int64)
+    indices = inputs.indices.astype(np.int64)
     library = load([*defines(case), *flags])
     version = library.cub_version()
     return Subject(
-        lambda: scan(library, values, case.length, places, results, REPEATS, WARM_SECONDS),
+        lambda: scan(library, values, case.length, indices, results, REPEATS, WARM_SECONDS),
         lambda at: [results[..., 0], results[..., 1]] if pair else [results],
         CUDA_EVENTS,
         f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}",
@@ -111,7 +111,7 @@ def scan(
     library: Any,
     values: np.ndarray[Any, Any],
     length: int,
-    places: np.ndarray[Any, Any] | None,
+    indices: np.ndarray[Any, Any] | None,
     results: np.ndarray[Any, Any],
     repeats: int,
     warm_seconds: float,
@@ -122,7 +122,7 @@ def scan(
     problem = library.cub_scan(
         values.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_int64(length),
-        None if places is None else places.ctypes.data_as(ctypes.c_void_p),
+        None if indices is None else indices.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_int64(len(results)),
         results.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_int(repeats),

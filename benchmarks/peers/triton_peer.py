@@ -67,7 +67,7 @@ def _fastest_columns(case: RecurrenceCase, inputs: Inputs) -> Subject:
     last_seconds = subject.seconds
 
     def seconds() -> float:
-        times = {shape: each.seconds() for shape, each in list(subjects.items())[:-1]}
+        times = {shape: candidate.seconds() for shape, candidate in list(subjects.items())[:-1]}
         times[COLUMN_SHAPES[-1]] = last_seconds()
         (block, warps), fastest = min(times.items(), key=lambda entry: entry[1])
         subject.note += f", {block} channels and {warps} warps a program"

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpuscan.api.array import Array
+from gpuscan.api.call_device import Devices, Distributed
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, Distributed
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.strategies import Strategy

@@ -165,14 +165,14 @@ class Array(DeviceArray, ArrayOperators):
     def _view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self._check_contiguous()
-        kind = self.dtype if dtype is None else dtype
-        return Array(self.device, self.buffer, shape, kind, self.offset + offset, self._owner)
+        new_dtype = self.dtype if dtype is None else dtype
+        return Array(self.device, self.buffer, shape, new_dtype, self.offset + offset, self._owner)
 
     def _view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         dtype = self._dtype
-        kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
-        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self._owner, kept)
+        own_strides = None if is_c_order(shape, strides, dtype.itemsize) else strides
+        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self._owner, own_strides)
 
     # ----- Indices
 
@@ -187,8 +187,8 @@ class Array(DeviceArray, ArrayOperators):
                 mask has another shape.
         """
         if is_array_index(index):
-            taken: Array = _protocols["take_item"](self, index)
-            return taken
+            entries: Array = _protocols["take_item"](self, index)
+            return entries
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
     @launchable_with("value", upload=lambda given: _protocols["upload_index"](given))
@@ -282,9 +282,9 @@ class Array(DeviceArray, ArrayOperators):
     def _part(self, number: int) -> Array:
         """Return the view of the real or the imaginary parts."""
         part = np.dtype(f"f{self.dtype.itemsize // 2}")
-        kept = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
+        own_strides = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
         return Array(
-            self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self._owner, kept
+            self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self._owner, own_strides
         )
 
     def _check_separate(self) -> None:
@@ -308,10 +308,10 @@ class Array(DeviceArray, ArrayOperators):
         Raises:
             UnsupportedDtypeError: gpuscan has no element type of this dtype, or the adapter cannot convert to it.
         """
-        kind = check_dtype(dtype)
-        if kind == self.dtype:
+        new_dtype = check_dtype(dtype)
+        if new_dtype == self.dtype:
             return self.copy() if copy else self
-        return self._in_dtype(kind)
+        return self._in_dtype(new_dtype)
 
     @launchable
     def _in_dtype(self, dtype: AnyDType) -> Array:
@@ -328,7 +328,7 @@ class Array(DeviceArray, ArrayOperators):
         """Yield a view of each entry of the first axis."""
         if not self.shape:
             raise TypeError("an array of shape () was to be iterated over, but it has no axes; use array.reshape(1)")
-        return (self[place] for place in range(self.shape[0]))
+        return (self[index] for index in range(self.shape[0]))
 
     def __contains__(self, item: object) -> bool:
         return bool((self == item).any())
@@ -620,15 +620,15 @@ def answer_protocols(**answers: Callable[..., object]) -> None:
 
 def by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
     """Return what a function of NumPy makes of an array on a device. NumPy's types do not know such arrays."""
-    found: Array = function(*arguments, **options)
-    return found
+    result: Array = function(*arguments, **options)
+    return result
 
 
 def new_array(device: OpenedDevice, content: HostArray | None, shape: Shape = (), dtype: object = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
-    made = empty(context, shape, dtype) if content is None else upload_array(context, content)
-    return Array(device, made.buffer, made._shape, made._dtype, 0, made._owner)
+    memory = empty(context, shape, dtype) if content is None else upload_array(context, content)
+    return Array(device, memory.buffer, memory._shape, memory._dtype, 0, memory._owner)
 
 
 # An array on a device or in NumPy.
@@ -642,9 +642,9 @@ def as_some_array(x: object) -> SomeArray:
 
 def arrays_on_device(arrays: Sequence[SomeArray]) -> list[Array]:
     """Return the arrays, which are all on a device."""
-    found = [array for array in arrays if isinstance(array, Array)]
-    assert len(found) == len(arrays), "a result of arrays on a device is in NumPy"
-    return found
+    on_device = [array for array in arrays if isinstance(array, Array)]
+    assert len(on_device) == len(arrays), "a result of arrays on a device is in NumPy"
+    return on_device
 
 
 @overload
@@ -666,11 +666,11 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
     shape = None
     try:
         # Unread reports are left for the caller's next read, which raises what they tell of.
-        shown = known = array._with_known_shape()
-        shape, settings = known.shape, np.get_printoptions()
-        if known.size > settings["threshold"]:
+        shown = sized = array._with_known_shape()
+        shape, settings = sized.shape, np.get_printoptions()
+        if sized.size > settings["threshold"]:
             options["threshold"] = 0
-            shown = known[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in known.shape))]
+            shown = sized[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in sized.shape))]
         values = contiguous(shown)._read()
         return shape, np.array2string(values, **options) if options or shape else str(values)
     except Exception as error:

@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.picked import Picked
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.strides import c_strides
@@ -47,7 +47,7 @@ def take_item(array: Array, index: object) -> Array:
     # The indices are checked and uploaded first, so that the call launches the program of other ones.
     uploaded = _upload(array, index)
     if uploaded is not None:
-        return _take_places(array, uploaded)
+        return _take_indices(array, uploaded)
     return _take_item(array, index)
 
 
@@ -61,7 +61,7 @@ class _Layout(Numbered):
 
     def __init__(self, index: ArrayIndex, shape: tuple[int, ...]) -> None:
         self.view, self.axes, self.numbers = index.view, index.axes, index.numbers
-        self.place, self.unique = index.place, index.unique
+        self.axes_before, self.unique = index.axes_before, index.unique
         self.lengths = tuple(shape[number] for number in index.numbers)
         check_rows(self.lengths)
 
@@ -70,16 +70,16 @@ class UploadedIndex(NamedTuple):
     """An index of arrays of NumPy, once it is checked.
 
     Attributes:
-        places: the rows of the indexed axes that it names.
+        indices: the rows of the indexed axes that it names.
         layout: where these axes are.
     """
 
-    places: Array
+    indices: Array
     layout: _Layout
 
 
 def _upload(array: Array, index: object) -> UploadedIndex | None:
-    """Return an index with its places on the device; None if no part of it is an array of NumPy, or some are not.
+    """Return an index with its indices on the device; None if no part of it is an array of NumPy, or some are not.
 
     Raises:
         IndexError: as `take_item`.
@@ -96,9 +96,9 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
             parts.append(given.shape)
             indices.append(given)
         elif type(given) is np.ndarray and given.dtype == np.bool_ and given.any() and given.ndim:
-            places = np.nonzero(given)
-            parts.append((np.bool_, given.shape, len(places[0])))
-            indices += places
+            resolved = np.nonzero(given)
+            parts.append((np.bool_, given.shape, len(resolved[0])))
+            indices += resolved
         elif kind is int or isinstance(given, np.integer):
             parts.append(int)
             indices.append(int(given))
@@ -114,8 +114,8 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
         return None
     rows: Any = None
     for along, number, length in zip(indices, layout.numbers, layout.lengths, strict=True):
-        places = check_indices(along, number, length)
-        rows = places if rows is None else rows * length + places
+        resolved = check_indices(along, number, length)
+        rows = resolved if rows is None else rows * length + resolved
     return UploadedIndex(new_array(array.device, rows.astype(np.uint32)), layout)
 
 
@@ -167,13 +167,13 @@ def upload_index(given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @launchable
-def _take_places(array: Array, index: UploadedIndex) -> Array:
-    return Array._of(array.device, take(_at_places(array, index)))
+def _take_indices(array: Array, index: UploadedIndex) -> Array:
+    return Array._of(array.device, take(_view_at_indices(array, index)))
 
 
-def _at_places(array: Array, index: UploadedIndex) -> IndexedArray:
+def _view_at_indices(array: Array, index: UploadedIndex) -> IndexedArray:
     places, layout = index
-    return _make_indexed_array(array[layout.view], layout.axes, layout.place, places)
+    return _make_indexed_array(array[layout.view], layout.axes, layout.axes_before, places)
 
 
 @launchable
@@ -195,7 +195,7 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         ValueError: the value does not broadcast to the elements.
     """
     if isinstance(index, UploadedIndex):
-        indexed = _at_places(array, index)
+        indexed = _view_at_indices(array, index)
         put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=index.layout.unique)
         return
     parts = parts_of(index, array.shape)
@@ -230,9 +230,9 @@ def _take_mask(array: Array, mask: Array) -> Array:
     if not prod(array.shape):
         return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
     executor = array.device._executor
-    found = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
-    memory, count = (Array._of(array.device, each) for each in (found.entries[0], found.count))
-    return Picked(memory, array.dtype, rest, count, found.known)
+    compacted = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
+    memory, count = (Array._of(array.device, result) for result in (compacted.entries[0], compacted.count))
+    return UnknownLengthArray(memory, array.dtype, rest, count, compacted.known)
 
 
 def _count(mask: Array) -> int:
@@ -247,7 +247,7 @@ def _same_device(array: Array, other: Array) -> None:
         )
 
 
-def _true_places(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
+def _find_true_indices(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
     """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
     if not isinstance(mask, Array):
         return np.nonzero(mask)
@@ -255,58 +255,60 @@ def _true_places(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | list[A
     if not mask.size:
         return [np.zeros(0, np.intp) for _ in mask.shape]
     context = array._context
-    found = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
-    count = found.read_count(mask.size)
+    compacted = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
+    count = compacted.read_count(mask.size)
     context.check()
-    flat = Array._of(array.device, found.entries[0]._view_as((count,)))
+    flat = Array._of(array.device, compacted.entries[0]._view_as((count,)))
     steps = c_strides(mask.shape, 1)
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
 
-def places_of_mask(mask: Array) -> tuple[Array, ...]:
+def find_true_indices(mask: Array) -> tuple[Array, ...]:
     """Return where a mask is True, as indices along each of its axes. Their number stays on the device."""
     if not mask.size:
         return tuple(new_array(mask.device, None, (0,), np.uint32) for _ in mask.shape)
     device = mask.device
-    found = compact_on_device(device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
-    flat, count = Array._of(device, found.entries[0]), Array._of(device, found.count)
+    compacted = compact_on_device(device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
+    flat, count = Array._of(device, compacted.entries[0]), Array._of(device, compacted.count)
     if mask.ndim == 1:
-        return (Picked(flat, flat.dtype, (), count),)
+        return (UnknownLengthArray(flat, flat.dtype, (), count),)
     steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
     # The indices after the first `count` are undefined, and so is what is computed from them.
     along = [flat // np.uint32(step) % np.uint32(length) for step, length in steps]
-    return tuple(Picked(each, each.dtype, (), count) for each in along)
+    return tuple(UnknownLengthArray(indices, indices.dtype, (), count) for indices in along)
 
 
 def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, bool]:
     """Return an array with the flat indices that an index names, and True if no two of these are equal."""
-    index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))
+    index = split_index(parts, array.shape, lambda mask: _find_true_indices(array, mask))
     view = array[index.view]
     lengths = tuple(view.shape[axis] for axis in index.axes)
-    places = _places(array, index.indices, index.shape, index.numbers, lengths)
-    return _make_indexed_array(view, index.axes, index.place, places), index.unique
+    resolved = _resolve_rows(array, index.indices, index.shape, index.numbers, lengths)
+    return _make_indexed_array(view, index.axes, index.axes_before, resolved), index.unique
 
 
-def _make_indexed_array(view: Array, axes: tuple[int, ...], place: int, places: DeviceArray) -> IndexedArray:
-    """Return an array with some axes that flat indices index. The axes of the indices come after `place` others."""
+def _make_indexed_array(
+    view: Array, axes: tuple[int, ...], axes_before: int, flat_indices: DeviceArray
+) -> IndexedArray:
+    """Return an array with some indexed axes. The axes of the indices come after `axes_before` others."""
     rest = [axis for axis in range(view.ndim) if axis not in axes]
-    before, after = rest[:place], rest[place:]
-    zeros = (0,) * len(places.shape)
+    before, after = rest[:axes_before], rest[axes_before:]
+    zeros = (0,) * len(flat_indices.shape)
 
     def around(values: Sequence[int], middle: tuple[int, ...]) -> tuple[int, ...]:
         return (*(values[axis] for axis in before), *middle, *(values[axis] for axis in after))
 
     return IndexedArray(
         array=view,
-        shape=around(view.shape, places.shape),
+        shape=around(view.shape, flat_indices.shape),
         strides=around(view.strides, zeros),
-        place_strides=around((0,) * view.ndim, c_strides(places.shape, 1)),
+        index_strides=around((0,) * view.ndim, c_strides(flat_indices.shape, 1)),
         rows=tuple((view.shape[axis], view.strides[axis]) for axis in axes),
-        places=places,
+        flat_indices=flat_indices,
     )
 
 
-def _places(
+def _resolve_rows(
     array: Array,
     indices: Sequence[AnyArray | OnDevice],
     shape: tuple[int, ...],
@@ -346,8 +348,8 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
         IndexError: an index is outside the axis.
     """
     given = indices if isinstance(indices, (np.ndarray, Array)) else as_some_array(indices)
-    found: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
-    return found if given.shape else found[(*[slice(None)] * axis, 0)]
+    entries: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
+    return entries if given.shape else entries[(*[slice(None)] * axis, 0)]
 
 
 def take_places(array: Array, places: Array, axis: int) -> Array:
@@ -370,7 +372,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
             f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}; "
             "pass an array with as many axes"
         )
-    shapes = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, given)]
+    shapes = [(*operand.shape[:axis], 1, *operand.shape[axis + 1 :]) for operand in (array, given)]
     try:
         broadcast_shapes(*shapes)
     except ValueError:
@@ -390,7 +392,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
 def _take_along(array: Array, places: Array, axis: int, is_checked: bool) -> Array:
     """Return ``np.take_along_axis(array, places, axis)`` for places on the device, which checks them if needed."""
     length = array.shape[axis]
-    common = broadcast_shapes(*[(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, places)])
+    common = broadcast_shapes(*[(*operand.shape[:axis], 1, *operand.shape[axis + 1 :]) for operand in (array, places)])
     whole, shape = (
         (*common[:axis], length, *common[axis + 1 :]),
         (*common[:axis], places.shape[axis], *common[axis + 1 :]),
@@ -400,9 +402,9 @@ def _take_along(array: Array, places: Array, axis: int, is_checked: bool) -> Arr
         array=view,
         shape=shape,
         strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
-        place_strides=tuple(0 if n == 1 else s for n, s in zip(places.shape, c_strides(places.shape, 1), strict=True)),
+        index_strides=tuple(0 if n == 1 else s for n, s in zip(places.shape, c_strides(places.shape, 1), strict=True)),
         rows=((length, view.strides[axis]),),
-        places=places if is_checked else resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
+        flat_indices=places if is_checked else resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
     )
     return Array._of(array.device, take(indexed))
 

@@ -86,11 +86,11 @@ def check_associative(
         _check_number("samples", samples, 1)
         triple = [_sample(generator, element, samples) for _ in range(3)]
     elif callable(samples):
-        triple = [_given(samples(generator, TRIPLES), element, TRIPLES) for _ in range(3)]
+        triple = [_parse_samples(samples(generator, TRIPLES), element, TRIPLES) for _ in range(3)]
     else:
-        triple = _triples(generator, _given(samples, element))
+        triple = _triples(generator, _parse_samples(samples, element))
     with np.errstate(all="ignore"):
-        wrong = np.flatnonzero(law.broken(triple))
+        wrong = np.flatnonzero(law.find_failures(triple))
         if len(wrong):
             failure = _simplest(triple, wrong)
             raise OperatorError(law.describe_failure(_smaller(law, failure) if random else failure))
@@ -129,21 +129,21 @@ def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int,
         # This is NumPy's spelling of a structured dtype: a list of names and dtypes.
         dtype = np.dtype(dtype)
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
-        kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
-        kind = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else kind
+        structure_kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
+        structure_kind = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else structure_kind
     elif isinstance(dtype, Mapping):
-        kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
+        structure_kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
     else:
         plain = dtype_from(dtype)
         if plain.names is None:
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
-        kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
+        structure_kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
     if not parts:
         raise ValueError(f"dtype={dtype!r} was passed, which has no fields; pass a dtype, or a bundle of one or more")
     children = [_parse_dtype(part) for part in parts]
-    factory = type(dtype) if kind == "named" else None
-    structure = Structure(kind, keys, tuple(child for child, _, _ in children), factory)
+    factory = type(dtype) if structure_kind == "named" else None
+    structure = Structure(structure_kind, keys, tuple(child for child, _, _ in children), factory)
     return structure, [d for _, dtypes, _ in children for d in dtypes], [s for _, _, shapes in children for s in shapes]
 
 
@@ -172,7 +172,7 @@ class _Law:
         a, b, c = triple
         return self.combine(self.combine(a, b), c), self.combine(a, self.combine(b, c))
 
-    def broken(self, triple: Sequence[Arrays]) -> AnyArray:
+    def find_failures(self, triple: Sequence[Arrays]) -> AnyArray:
         """Return a bool for each triple: True if it breaks the law."""
         return self.differ(*self.sides(triple))
 
@@ -215,7 +215,7 @@ def _agree(scalar: Scalar, one: AnyArray, other: AnyArray) -> AnyArray:
 # ----- Samples
 
 
-def _given(samples: object, element: Element, count: int | None = None) -> Arrays:
+def _parse_samples(samples: object, element: Element, count: int | None = None) -> Arrays:
     """Return the caller's elements as an array for each field.
 
     Raises:
@@ -235,8 +235,8 @@ def _given(samples: object, element: Element, count: int | None = None) -> Array
     lengths = {len(array) for array in arrays} | ({count} if count is not None else set())
     if len(lengths) > 1 or 0 in lengths:
         counts = " and ".join(str(len(array)) for array in arrays)
-        asked = "one or more, as many in each field" if count is None else f"{count}, as asked for"
-        raise ValueError(f"{counts} samples were passed; pass {asked}")
+        allowed = "one or more, as many in each field" if count is None else f"{count}, as asked for"
+        raise ValueError(f"{counts} samples were passed; pass {allowed}")
     return arrays
 
 
@@ -244,10 +244,10 @@ def _triples(generator: np.random.Generator, arrays: Arrays) -> list[Arrays]:
     """Return triples of these elements: all of them if they are few, else random ones."""
     count = len(arrays[0])
     if count**3 <= TRIPLES:
-        places = np.indices((count,) * 3).reshape(3, -1)
+        indices = np.indices((count,) * 3).reshape(3, -1)
     else:
-        places = np.stack([generator.permutation(np.arange(max(count, TRIPLES)) % count) for _ in range(3)])
-    return [[array[each] for array in arrays] for each in places]
+        indices = np.stack([generator.permutation(np.arange(max(count, TRIPLES)) % count) for _ in range(3)])
+    return [[array[chosen] for array in arrays] for chosen in indices]
 
 
 def _sample(generator: np.random.Generator, element: Element, count: int) -> Arrays:
@@ -294,7 +294,7 @@ def _smaller(law: _Law, smallest: list[Arrays]) -> list[Arrays]:
     while improved:
         improved = False
         for candidate in _simpler(smallest):
-            if law.broken(candidate)[0]:
+            if law.find_failures(candidate)[0]:
                 smallest, improved = candidate, True
                 break
     return smallest
@@ -316,7 +316,7 @@ def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
                 whole = complex(round(number.real), round(number.imag)) if isinstance(number, complex) else None
                 for simple in (0, 1, round(number.real) if whole is None else whole, -number, _halve(number)):
                     if _simplicity(simple) < _simplicity(number) and _holds(array.dtype, simple):
-                        changed = [[each.copy() for each in side_arrays] for side_arrays in triple]
+                        changed = [[array.copy() for array in side_arrays] for side_arrays in triple]
                         changed[side][index][at] = simple
                         yield changed
 

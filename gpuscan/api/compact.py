@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
+from gpuscan.api.call_device import Devices, find_device_or_group
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.outputs import check_place, check_separate
-from gpuscan.api.picked import Picked
-from gpuscan.api.team import Team
+from gpuscan.api.outputs import check_out_array, check_separate
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
@@ -92,33 +92,35 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
     picks: Map | SomeArray
     if callable(mask):
         picks = predicate_of(mask, structure, leaves)
-        home = team_or_home(leaves, device)
+        call_device = find_device_or_group(leaves, device)
     else:
         picks = as_some_array(mask)
         check_mask(picks, [leaf.shape for leaf in given])
-        home = team_or_home((*leaves, picks), device)
-    on_device = isinstance(home, Device) and any(isinstance(leaf, Array) for leaf in leaves)
-    places = (
+        call_device = find_device_or_group((*leaves, picks), device)
+    on_device = isinstance(call_device, Device) and any(isinstance(leaf, Array) for leaf in leaves)
+    outputs = (
         None
         if out is None
-        else check_compact_out(out, structure, given, home if isinstance(home, Device) and on_device else None)
+        else check_compact_out(
+            out, structure, given, call_device if isinstance(call_device, Device) and on_device else None
+        )
     )
-    if isinstance(home, Device) and on_device:
-        arrays = [home.asarray(leaf) for leaf in leaves]
-        chosen = picks if isinstance(picks, Map) else home.asarray(picks)
-        targets = None if places is None else arrays_on_device(places)
-        return structure.build_bundle(pick_entries(home, arrays, chosen, targets))
+    if isinstance(call_device, Device) and on_device:
+        arrays = [call_device.asarray(leaf) for leaf in leaves]
+        chosen = picks if isinstance(picks, Map) else call_device.asarray(picks)
+        targets = None if outputs is None else arrays_on_device(outputs)
+        return structure.build_bundle(pick_entries(call_device, arrays, chosen, targets))
     numbers = as_numpy_arrays(leaves)
-    if home is None:
+    if call_device is None:
         bools = pick_by_numpy(picks, numbers) if isinstance(picks, Map) else np.asarray(picks)
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in numbers]
-    elif isinstance(home, Team):
-        results = compact_together(home, numbers, picks)
+    elif isinstance(call_device, DeviceGroup):
+        results = compact_together(call_device, numbers, picks)
     else:
-        results = compact_host(home, numbers, picks)
+        results = compact_host(call_device, numbers, picks)
     results = [from_bits(result, leaf.dtype) for result, leaf in zip(results, given, strict=True)]
-    if places is not None:
-        return written(results, as_numpy_arrays(places), out)
+    if outputs is not None:
+        return write_to_out(results, as_numpy_arrays(outputs), out)
     return assemble_arrays(structure, results, x)
 
 
@@ -181,15 +183,15 @@ def pick_by_numpy(predicate: Map, leaves: Sequence[AnyArray]) -> AnyArray:
     fields = predicate.source.fields
     wide = [leaf.astype(compute_dtype(field.scalar), copy=False) for leaf, field in zip(leaves, fields, strict=True)]
     with np.errstate(all="ignore"):
-        picked = np.asarray(predicate(predicate.source.structure.unflatten(wide)))
-    return np.broadcast_to(picked, leaves[0].shape[:1])
+        mask = np.asarray(predicate(predicate.source.structure.unflatten(wide)))
+    return np.broadcast_to(mask, leaves[0].shape[:1])
 
 
 # ----- The results
 
 
 def check_compact_out(
-    out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None
+    out: object, structure: Structure, leaves: Sequence[Leaf], device: Device | None
 ) -> list[SomeArray]:
     """Return the arrays of `out`, depth first.
 
@@ -202,85 +204,87 @@ def check_compact_out(
             f"out of type {type(out).__name__} was passed, but its structure is not the input's; pass an array for "
             "each array of the input, in the same bundle"
         )
-    places = [as_some_array(place) for place in given]
-    for place, leaf in zip(places, leaves, strict=True):
-        length = place.shape[:1] if getattr(place, "shape", ()) else (0,)
-        check_place(place, (*length, *leaf.shape[1:]), leaf.dtype.newbyteorder("="), home)
-    check_separate(places)
-    return places
+    targets = [as_some_array(target) for target in given]
+    for target, leaf in zip(targets, leaves, strict=True):
+        length = target.shape[:1] if getattr(target, "shape", ()) else (0,)
+        check_out_array(target, (*length, *leaf.shape[1:]), leaf.dtype.newbyteorder("="), device)
+    check_separate(targets)
+    return targets
 
 
-def written(results: Sequence[AnyArray], places: Sequence[AnyArray], out: object) -> object:
+def write_to_out(results: Sequence[AnyArray], targets: Sequence[AnyArray], out: object) -> object:
     """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
-    for place in places:
-        check_room(place, count)
-    for place, result in zip(places, results, strict=True):
-        place[:count] = result
+    for target in targets:
+        check_output_length(target, count)
+    for target, result in zip(targets, results, strict=True):
+        target[:count] = result
     return over_arrays(lambda array: array if len(array) == count else array[:count], out)
 
 
-def check_room(place: SomeArray, count: int) -> None:
+def check_output_length(target: SomeArray, count: int) -> None:
     """Raise an error if an array of `out` has fewer than `count` entries."""
-    if len(place) < count:
+    if len(target) < count:
         raise ValueError(
-            f"out of shape {place.shape} was passed, but the mask picks {count} entries. Pass an out with room for "
+            f"out of shape {target.shape} was passed, but the mask picks {count} entries. Pass an out with room for "
             "them; one as long as the input always has it"
         )
 
 
-def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: list[Array] | None) -> list[Array]:
+def pick_entries(device: Device, arrays: list[Array], mask: Array | Map, targets: list[Array] | None) -> list[Array]:
     """Return the picked entries as public arrays."""
     length = arrays[0].shape[0]
-    long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
+    long = targets is not None and all(len(target) >= length and target.is_contiguous for target in targets)
     out = None
-    if places is not None and long:
-        out = [place[:length]._view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
-    compacted = compact_on_device(home._executor, arrays, mask, out)
-    if places is not None and not long:
-        return copy_into(places, compacted)
-    count = Array._of(home, compacted.count)
-    picked: list[Array] = []
+    if targets is not None and long:
+        out = [target[:length]._view_as(array.shape) for target, array in zip(targets, arrays, strict=True)]
+    compacted = compact_on_device(device._executor, arrays, mask, out)
+    if targets is not None and not long:
+        return copy_into(targets, compacted)
+    count = Array._of(device, compacted.count)
+    chosen: list[Array] = []
     for entries, array in zip(out or compacted.entries, arrays, strict=True):
-        picked.append(Picked(Array._of(home, entries), array.dtype, array.shape[1:], count, compacted.known))
-    return picked
+        chosen.append(
+            UnknownLengthArray(Array._of(device, entries), array.dtype, array.shape[1:], count, compacted.known)
+        )
+    return chosen
 
 
-def copy_into(places: list[Array], compacted: Compacted) -> list[Array]:
+def copy_into(targets: list[Array], compacted: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
     count = compacted.read_count(compacted.entries[0].shape[0])
-    for place in places:
-        place._context.check()
-        check_room(place, count)
-    for place, entries in zip(places, compacted.entries, strict=True):
+    for target in targets:
+        target._context.check()
+        check_output_length(target, count)
+    for target, entries in zip(targets, compacted.entries, strict=True):
         if entry_bytes(entries):
-            with guarded(place._context):
-                write_elements(entries._view_as((count, *place.shape[1:]), place.dtype), place[:count])
-    return [place if len(place) == count else place[:count] for place in places]
+            with guarded(target._context):
+                write_elements(entries._view_as((count, *target.shape[1:]), target.dtype), target[:count])
+    return [target if len(target) == count else target[:count] for target in targets]
 
 
-def compact_together(team: Team, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
-    """Return the picked entries of NumPy arrays; each device of the team picks some of them."""
+def compact_together(device_group: DeviceGroup, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
+    """Return the picked entries of NumPy arrays; each device of the group picks some of them."""
 
     def part(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         return compact_host(
             device, [leaf[low:high] for leaf in leaves], mask if isinstance(mask, Map) else mask[low:high]
         )
 
-    parts = team.share(len(leaves[0]), part)
+    parts = device_group.share(len(leaves[0]), part)
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def compact_host(home: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
+def compact_host(device: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
     """Return the picked entries of NumPy arrays, which are uploaded part by part."""
-    executor, length = home._executor, len(leaves[0])
+    executor, length = device._executor, len(leaves[0])
     most = max_entries(executor.context, leaves)
     parts: list[list[AnyArray]] = []
     for start in range(0, max(1, length), most):
         stop = min(start + most, length)
-        arrays: list[DeviceArray] = [new_array(home, leaf[start:stop]) for leaf in leaves]
+        arrays: list[DeviceArray] = [new_array(device, leaf[start:stop]) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else mask[start:stop]
-        chosen = new_array(home, chosen) if isinstance(chosen, np.ndarray) else chosen
+        chosen = new_array(device, chosen) if isinstance(chosen, np.ndarray) else chosen
         compacted = compact_on_device(executor, arrays, chosen)
         count = compacted.read_count(stop - start)
         views = [
@@ -288,5 +292,5 @@ def compact_host(home: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | Som
             for entries, leaf in zip(compacted.entries, arrays, strict=True)
         ]
         parts.append([view._read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
-    home._context.check()
+    device._context.check()
     return [part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True)]

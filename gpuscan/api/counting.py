@@ -8,8 +8,8 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
+from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
@@ -19,7 +19,7 @@ from gpuscan.device.device_array import upload_array
 from gpuscan.elements import numpy_dtype, scalar_of
 from gpuscan.engine.array_indices import IndexedArray, take
 from gpuscan.engine.counting import Edges, count_bins, count_labels, search
-from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
+from gpuscan.engine.element_copy import contiguous, duplicate, slice_axis
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.parameter_array import (
@@ -120,21 +120,21 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
         raise ValueError(
             f"weights of shape {given.shape} were passed for {labels.size} labels; pass one weight for each label"
         )
-    home = first_home((labels, given), device)
+    call_device = find_first_device((labels, given), device)
     on_device = isinstance(labels, Array) or isinstance(given, Array)
-    if home is None or not (on_device or (given is None and labels.size)):
+    if call_device is None or not (on_device or (given is None and labels.size)):
         if labels.size and labels.dtype.kind != "b" and labels.min() < 0:
             raise _negative(int(labels.min()))
         narrow = labels.astype(np.intp, copy=False)
         return np.bincount(narrow, given, least)
-    numbers = home.asarray(labels)
+    numbers = call_device.asarray(labels)
     if not labels.size:
-        kind = np.dtype(np.uint32) if given is None else _sum_dtype(given.dtype)
-        return new_array(home, np.zeros(least, kind))
-    counts = _count_labels(home, numbers, least)
+        count_dtype = np.dtype(np.uint32) if given is None else _sum_dtype(given.dtype)
+        return new_array(call_device, np.zeros(least, count_dtype))
+    counts = _count_labels(call_device, numbers, least)
     if given is None:
         return counts if on_device else counts.numpy().astype(np.int64)
-    values = home.asarray(given)
+    values = call_device.asarray(given)
     summed = values.astype(_sum_dtype(values.dtype), copy=False)
     return reduce(summed, "add", axis=0, groups=numbers, num_groups=counts.size)
 
@@ -150,22 +150,22 @@ def _negative(least: int) -> ValueError:
     return ValueError(f"the label {least} was to be counted, but labels are 0 or more. Subtract the least label first")
 
 
-def _count_labels(home: Device, labels: Array, least: int) -> Array:
+def _count_labels(device: Device, labels: Array, least: int) -> Array:
     """Return the counts of labels, one or more of them; this waits for the largest."""
-    context, counted = home._context, home._executor.label_counts
+    context, counted = device._context, device._executor.label_counts
     # An array in the same memory may have as many labels again.
     key = id(labels.buffer), labels.offset, labels.dtype.str, labels.size
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
     while True:
-        counts, verdict = count_labels(labels, bins)
-        largest, below = (int(word) for word in verdict._read())
+        counts, extremes = count_labels(labels, bins)
+        largest, below = (int(word) for word in extremes._read())
         context.check()
         if below:
             raise _negative(int(reduce(labels, "minimum")))
         length = max(largest + 1, least)
         if length <= bins:
             counted.keep(key, largest + 1)
-            return Array._of(home, counts)[:length]
+            return Array._of(device, counts)[:length]
         if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
             raise DeviceMemoryError(
                 f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "
@@ -269,9 +269,9 @@ def histogram(
         raise ValueError(
             f"weights of shape {given.shape} were passed for numbers of shape {values.shape}; pass one for each number"
         )
-    home = first_home((values, given, bins if isinstance(bins, Array) else None), device)
-    on_device = any(isinstance(each, Array) for each in (values, given, bins))
-    if home is None or not (on_device or (given is None and values.size)):
+    call_device = find_first_device((values, given, bins if isinstance(bins, Array) else None), device)
+    on_device = any(isinstance(operand, Array) for operand in (values, given, bins))
+    if call_device is None or not (on_device or (given is None and values.size)):
         return np.histogram(values.astype(numpy_dtype(values.dtype), copy=False), bins, range, weights=given)
     if on_device and isinstance(bins, str):
         raise ValueError(
@@ -284,25 +284,25 @@ def histogram(
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         dtype = numpy_dtype(values.dtype)
         edges = np.histogram_bin_edges(values.astype(dtype, copy=False) if whole else np.zeros(0, dtype), bins, range)
-    numbers = home.asarray(values).reshape(-1)
+    numbers = call_device.asarray(values).reshape(-1)
     numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, edges_given, range if limits is None else limits)
-    bins_of_numbers = _bins_of(home, numbers, edges, uniform=np.ndim(edges_given) == 0)
+    bins_of_numbers = _bins_of(call_device, numbers, edges, uniform=np.ndim(edges_given) == 0)
     count = max(edges.size - 1, 0)
     if isinstance(bins, Array):
         edges = bins
     elif on_device:
         # A copy, since what is uploaded is a constant of the program.
-        edges = new_array(home, edges).copy()
+        edges = new_array(call_device, edges).copy()
     if given is not None:
         if given.dtype == np.bool_:
             raise TypeError("weights of dtype bool were passed, but bools have no sum; pass weights.astype(np.int32)")
-        return _sum_by_bin(numbers, home.asarray(given).reshape(-1), bins_of_numbers, count), edges
+        return _sum_by_bin(numbers, call_device.asarray(given).reshape(-1), bins_of_numbers, count), edges
     if not numbers.size or not count:
-        counts = new_array(home, np.zeros(count, np.uint32))
+        counts = new_array(call_device, np.zeros(count, np.uint32))
     else:
-        counts = Array._of(home, count_bins(numbers, bins_of_numbers))
+        counts = Array._of(call_device, count_bins(numbers, bins_of_numbers))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
@@ -334,9 +334,9 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterAr
     if np.ndim(bins) == 0 and limits is None and numbers.size:
         sample = _bounds_of(numbers)
     if isinstance(bins, ParameterArray):
-        known = None if limits is None else tuple(map(reveal, limits))
-        found: SomeArray | ParameterArray = bins.derive(check_edges, sample.dtype, known)
-        return found
+        constants = None if limits is None else tuple(map(reveal, limits))
+        edges: SomeArray | ParameterArray = bins.derive(check_edges, sample.dtype, constants)
+        return edges
     if limits is None:
         return np.histogram_bin_edges(sample, bins)
     if np.ndim(bins):
@@ -350,7 +350,7 @@ def _bounds_of(numbers: Array) -> AnyArray:
         bits = _with_bits_as(numbers, np.uint64)
         ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
         sign = 1 << 63
-        return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
+        return np.array([word ^ sign if word >= sign else ~word % (1 << 64) for word in ends], np.uint64).view(
             np.float64
         )
     least, greatest = reduce(numbers, "minimum"), reduce(numbers, "maximum")
@@ -366,37 +366,37 @@ def _float64_order(bits: Value) -> object:
     return np.where(is_nan, np.uint64((1 << 64) - 1), order)
 
 
-def _bins_of(home: Device, numbers: Array, edges: SomeArray | ParameterArray, *, uniform: bool) -> Edges:
+def _bins_of(device: Device, numbers: Array, edges: SomeArray | ParameterArray, *, uniform: bool) -> Edges:
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
         return Edges(contiguous(edges), max(edges.size - 1, 0), np.array([0, 1], np.float32))
     bins = edges if isinstance(edges, ParameterArray) else as_array(edges)
     thresholds, usable, floats = compute_arrays(thresholds_of, bins, numbers.dtype, uniform)
-    return Edges(upload_array(home._context, thresholds), int(usable), floats)
+    return Edges(upload_array(device._context, thresholds), int(usable), floats)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:
     """Return the sum of the weights of each bin."""
     if not numbers.size or not bins:
         return new_array(numbers.device, np.zeros(bins, weights.dtype))
-    home = numbers.device
+    device = numbers.device
     if not edges.usable:
-        return new_array(home, np.zeros(bins, weights.dtype))
+        return new_array(device, np.zeros(bins, weights.dtype))
     starts, greatest = edges.numbers._view_as((edges.usable,)), edges.numbers._view_as((bins + 1,))
-    places = Array._of(home, search(starts, numbers, right=True))
-    ends = Array._of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
-    labels = map_arrays(_bin_label, places, ends)
+    ranks = Array._of(device, search(starts, numbers, right=True))
+    ends = Array._of(device, search(duplicate(slice_axis(greatest, 0, bins, bins + 1)), numbers))
+    labels = map_arrays(_bin_label, ranks, ends)
     return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
 
 
-def _bin_label(place: Value, end: Value) -> object:
+def _bin_label(rank: Value, end: Value) -> object:
     """Return the bin of a number, or -1 if it has none.
 
     Args:
-        place: the number of bins that begin at the number or below it.
+        rank: the number of bins that begin at the number or below it.
         end: 1 if the number exceeds the last edge, else 0.
     """
-    return np.where(end == 0, place.astype(np.int32) - np.int32(1), np.int32(-1))
+    return np.where(end == 0, rank.astype(np.int32) - np.int32(1), np.int32(-1))
 
 
 # ----- Searches
@@ -480,13 +480,13 @@ def searchsorted(
         raise TypeError(f"sorter= of dtype {order.dtype} was passed; pass integers, such as gpuscan.argsort(a)")
     if order is not None and order.shape != ordered.shape:
         raise ValueError(f"sorter= of shape {order.shape} was passed for {ordered.size} keys; pass one for each key")
-    for each in (ordered, values):
-        check_ordered(each.dtype)
-    home = first_home((ordered, values, order), device)
-    if home is None:
-        wide = [each.astype(numpy_dtype(each.dtype), copy=False) for each in (ordered, values)]
+    for operand in (ordered, values):
+        check_ordered(operand.dtype)
+    call_device = find_first_device((ordered, values, order), device)
+    if call_device is None:
+        wide = [operand.astype(numpy_dtype(operand.dtype), copy=False) for operand in (ordered, values)]
         return np.searchsorted(wide[0], wide[1], side, order)
-    on_device = any(isinstance(each, Array) for each in (ordered, values, order))
+    on_device = any(isinstance(operand, Array) for operand in (ordered, values, order))
     right = side == "right"
     fill = None
     if not isinstance(values, Array) and not isinstance(ordered, Array):
@@ -499,16 +499,16 @@ def searchsorted(
     else:
         common = _common_dtype(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
-    keys = contiguous(home.asarray(ordered))
+    keys = contiguous(call_device.asarray(ordered))
     if order is not None:
-        keys = contiguous(take_at(Array._of(home, keys), order, 0))
-    ranks = Array._of(home, search(keys, home.asarray(values), right=right))
+        keys = contiguous(take_at(Array._of(call_device, keys), order, 0))
+    ranks = Array._of(call_device, search(keys, call_device.asarray(values), right=right))
     if fill is not None:
-        ranks = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), ranks, fill)
+        ranks = map_arrays(lambda rank, other: np.where(other < 0, rank, other.astype(np.uint32)), ranks, fill)
     if on_device:
         return ranks
-    places = ranks.numpy().astype(np.int64)
-    return places if places.shape else places[()]
+    host_ranks = ranks.numpy().astype(np.int64)
+    return host_ranks if host_ranks.shape else host_ranks[()]
 
 
 def _common_dtype(*dtypes: AnyDType) -> AnyDType:
@@ -595,27 +595,27 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
     if len({leaf.shape for leaf in given}) > 1 and axis is None:
         raise ValueError("a bundle of arrays of several shapes was passed; pass the axis to repeat along")
     shaped = [as_some_array(leaf).reshape(-1) if axis is None else as_some_array(leaf) for leaf in given]
-    place = resolve_axis(0 if axis is None else axis, shaped[0].shape)
-    lengths = {leaf.shape[place] for leaf in shaped}
+    resolved_axis = resolve_axis(0 if axis is None else axis, shaped[0].shape)
+    lengths = {leaf.shape[resolved_axis] for leaf in shaped}
     if len(lengths) > 1:
         raise ValueError(f"a bundle of arrays of the lengths {sorted(lengths)} was passed; pass arrays of one length")
     (length,) = lengths
     counts = _check_repeats(repeats, length)
-    home = first_home((*given, counts), device)
-    on_device = any(isinstance(each, Array) for each in (*given, counts))
-    if home is None:
-        results = [np.repeat(leaf, counts, place) for leaf in shaped]
+    call_device = find_first_device((*given, counts), device)
+    on_device = any(isinstance(operand, Array) for operand in (*given, counts))
+    if call_device is None:
+        results = [np.repeat(leaf, counts, resolved_axis) for leaf in shaped]
         return assemble_arrays(structure, results, x)
     bits = [leaf if on_device else as_bits(leaf) for leaf in shaped]
-    arrays = [home.asarray(leaf) for leaf in bits]
+    arrays = [call_device.asarray(leaf) for leaf in bits]
     if isinstance(counts, int):
-        made = [_repeat_all(array, counts, place) for array in arrays]
+        repeated = [_repeat_all(array, counts, resolved_axis) for array in arrays]
     else:
-        entries = _find_entries(home, counts)
-        made = [_take_entries(array, entries, place) for array in arrays]
+        entries = _find_entries(call_device, counts)
+        repeated = [_take_entries(array, entries, resolved_axis) for array in arrays]
     if on_device:
-        return structure.build_bundle(made)
-    moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(made, shaped, strict=True)]
+        return structure.build_bundle(repeated)
+    moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(repeated, shaped, strict=True)]
     return assemble_arrays(structure, moved, x)
 
 
@@ -651,11 +651,11 @@ def _repeat_all(array: Array, count: int, axis: int) -> Array:
     return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
 
 
-def _find_entries(home: Device, counts: SomeArray) -> Array:
+def _find_entries(device: Device, counts: SomeArray) -> Array:
     """Return the index of the entry that each entry of the result repeats."""
     if isinstance(counts, Array):
         if not counts.size:
-            return new_array(home, np.zeros(0, np.uint32))
+            return new_array(device, np.zeros(0, np.uint32))
         if counts.dtype.kind == "i" and int(reduce(counts, "minimum")) < 0:
             raise ValueError("repeats on a device were passed, and some are negative; pass numbers of 0 or more")
         total = int(reduce(counts.astype(np.uint64), "add"))
@@ -670,8 +670,8 @@ def _find_entries(home: Device, counts: SomeArray) -> Array:
     if isinstance(counts, Array):
         ends = contiguous(scan(counts.astype(np.uint32), "add", axis=0))
     else:
-        ends = upload_array(home._context, sums.astype(np.uint32))
-    return Array._of(home, search(ends, total, right=True))
+        ends = upload_array(device._context, sums.astype(np.uint32))
+    return Array._of(device, search(ends, total, right=True))
 
 
 def _take_entries(array: Array, entries: Array, axis: int) -> Array:
@@ -682,8 +682,8 @@ def _take_entries(array: Array, entries: Array, axis: int) -> Array:
         array=array,
         shape=shape,
         strides=own,
-        place_strides=tuple(1 if i == axis else 0 for i in range(array.ndim)),
+        index_strides=tuple(1 if i == axis else 0 for i in range(array.ndim)),
         rows=((array.shape[axis], array.strides[axis]),),
-        places=entries,
+        flat_indices=entries,
     )
     return Array._of(array.device, take(indexed))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, as_some_array, new_array
-from gpuscan.api.home import Devices
+from gpuscan.api.call_device import Devices
 from gpuscan.api.launches import launchable
-from gpuscan.api.outputs import check_place
+from gpuscan.api.outputs import check_out_array
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import dtype_from, scalar_of
@@ -151,19 +151,19 @@ def _cumulative(
     x: object, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Devices
 ) -> object:
     array = as_some_array(x)
-    kind = promote_dtype(array.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
+    result_dtype = promote_dtype(array.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, array.shape)
     if not as_flag("include_initial", include_initial):
-        return scan(array, op, axis=axis, dtype=kind, out=out, device=device)
+        return scan(array, op, axis=axis, dtype=result_dtype, out=out, device=device)
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(array.shape))
     result: Any = out
     if out is not None:
-        check_place(out, shape, kind, array.device if isinstance(array, Array) else None)
+        check_out_array(out, shape, result_dtype, array.device if isinstance(array, Array) else None)
     elif isinstance(array, Array):
-        result = new_array(array.device, None, shape, kind)
+        result = new_array(array.device, None, shape, result_dtype)
     else:
-        result = np.empty(shape, kind)
+        result = np.empty(shape, result_dtype)
     before, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
-    scan(array, op, axis=axis, dtype=kind, out=result[rest], device=device)
+    scan(array, op, axis=axis, dtype=result_dtype, out=result[rest], device=device)
     result[before] = start
     return result

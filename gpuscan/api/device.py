@@ -335,8 +335,8 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
             'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'
         )
-    asked = os.environ.get(ADAPTER_VARIABLE, "").strip()
-    if asked.casefold() == NUMPY:
+    requested = os.environ.get(ADAPTER_VARIABLE, "").strip()
+    if requested.casefold() == NUMPY:
         return None
     if os.environ.get(BACKEND_VARIABLE, "").strip():
         # A backend that does not exist is an error as well, and not a machine without adapters.
@@ -344,7 +344,7 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
     try:
         return default_device()
     except AdapterNotFoundError as error:
-        if asked:
+        if requested:
             raise
         if not _warned.is_set():
             _warned.set()

@@ -144,9 +144,9 @@ def _compaction_files(x: object, length: int, compact: object, strategy: str) ->
     moved = [words_of_entry(field.storage_bytes) for field in element.fields]
     words = [np.broadcast_to(np.zeros((), dtype), (length, count)) for dtype, count in moved]
     mask = predicate or np.broadcast_to(np.zeros((), np.uint8), (length,))
-    made = variants(problem := compaction_problem(words, mask), strategy)
+    plan_variants = variants(problem := compaction_problem(words, mask), strategy)
     pick = partial(pick_by_numpy, predicate) if predicate else None
-    return files_of(problem, element, made, make_compaction_samples(element, length, pick))
+    return files_of(problem, element, plan_variants, make_compaction_samples(element, length, pick))
 
 
 def _check_length(length: object) -> int:
@@ -160,16 +160,16 @@ def _check_length(length: object) -> int:
 def _stand_in(dtype: Any, length: int, element_axes: int) -> object:
     """Return arrays of the dtypes that take no memory, in the form of the dtypes."""
     if isinstance(dtype, Mapping):
-        return {name: _stand_in(each, length, element_axes) for name, each in dtype.items()}
+        return {name: _stand_in(field_dtype, length, element_axes) for name, field_dtype in dtype.items()}
     if isinstance(dtype, (tuple, list)) and not _is_dtype(dtype):
-        return tuple(_stand_in(each, length, element_axes) for each in dtype)
-    made = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype) if _is_dtype(dtype) else dtype_from(dtype)
-    if made.names:
+        return tuple(_stand_in(field_dtype, length, element_axes) for field_dtype in dtype)
+    leaf = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype) if _is_dtype(dtype) else dtype_from(dtype)
+    if leaf.names:
         raise UnsupportedDtypeError(
-            f"the structured dtype {made} was asked for, and browsers have no arrays of structures. Export a dict of "
+            f"the structured dtype {leaf} was asked for, and browsers have no arrays of structures. Export a dict of "
             "dtypes, and pass an array for each field"
         )
-    base, shape = made.subdtype or (made, ())
+    base, shape = leaf.subdtype or (leaf, ())
     if element_axes and not shape:
         shape = (_MATRIX_SIDE,) * element_axes
     return np.broadcast_to(np.zeros((), base), (length, *shape))

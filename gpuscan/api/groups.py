@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
+from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
-from gpuscan.api.team import Team, one_of
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.array_indices import number_labels as check_on_device
@@ -45,7 +45,7 @@ Labels: TypeAlias = AnyArray | DeviceArray | CountedLabels | SortedLabels | Tabl
 def execute_groups(
     problem: Problem,
     labels: Labels,
-    home: OpenedDevice | Team | None,
+    device: OpenedDevice | DeviceGroup | None,
     strategy: str,
     outputs: Sequence[SomeArray] | None,
 ) -> Sequence[SomeArray]:
@@ -54,12 +54,12 @@ def execute_groups(
     Args:
         problem: the scan, without heads.
         labels: the labels, checked, or sorted on the device.
-        home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
+        device: the device to run on, or a device group, which shares the rows if there are enough; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
     if problem.empty:
-        return execute(problem, home, strategy, outputs)
+        return execute(problem, device, strategy, outputs)
     if isinstance(labels, np.ndarray):
         missing = missing_labels(labels)
         if missing is not None:
@@ -69,44 +69,44 @@ def execute_groups(
             # order of groups matters, they come first, as -1 does if labels are on a device.
             after = np.where(missing, labels.max() + np.int64(1), labels)
             labels = np.where(missing, 0, after + 1) if problem.everywhere else after
-            whole = execute_groups(problem, labels, home, strategy, None)
-            return without_missing(problem, whole, missing, home, outputs)
+            whole = execute_groups(problem, labels, device, strategy, None)
+            return without_missing(problem, whole, missing, device, outputs)
         labels = number_labels(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
-            return execute(replace(problem, heads=heads), home, strategy, outputs)
+            return execute(replace(problem, heads=heads), device, strategy, outputs)
     elif isinstance(labels, CountedLabels) and labels.in_order:
         heads = Heads(problem.shape, problem.axis, problem.reverse, Keys(labels.labels))
-        return execute(replace(problem, heads=heads), home, strategy, outputs)
-    axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
-    one = one_of(home)
-    if isinstance(home, Team) and axis is not None:
+        return execute(replace(problem, heads=heads), device, strategy, outputs)
+    axis = device.executor_group.axis_of_shares(problem) if isinstance(device, DeviceGroup) else None
+    first_device = first_device_of(device)
+    if isinstance(device, DeviceGroup) and axis is not None:
         assert isinstance(labels, np.ndarray)
-        results = _run_on_team(
-            home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
+        results = _run_on_device_group(
+            device, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
         )
-    elif one is None:
+    elif first_device is None:
         assert isinstance(labels, np.ndarray)
         rows = reference.accumulate_groups(with_indices(problem), labels)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     else:
-        call = partial(scan_groups, one._executor, problem, labels, strategy)
-        return _run_on_device(one, is_on_device(problem), call, outputs)
+        call = partial(scan_groups, first_device._executor, problem, labels, strategy)
+        return _run_on_device(first_device, is_on_device(problem), call, outputs)
     return write_to_numpy(results, outputs)
 
 
 def _run_on_device(
-    home: OpenedDevice,
+    device: OpenedDevice,
     stays: bool,
     call: Callable[..., list[DeviceArray]],
     outputs: Sequence[SomeArray] | None,
 ) -> Sequence[SomeArray]:
     """Return the results of a call with the argument `out` on one device: there if they stay, else in NumPy."""
     if stays:
-        places = None if outputs is None else arrays_on_device(outputs)
-        made = call(out=places)
-        return places or [Array._of(home, array) for array in made]
+        targets = None if outputs is None else arrays_on_device(outputs)
+        made = call(out=targets)
+        return targets or [Array._of(device, array) for array in made]
     results = [array._read() for array in call(out=None)]
-    home._context.check()
+    device._context.check()
     return write_to_numpy(results, outputs)
 
 
@@ -114,7 +114,7 @@ def without_missing(
     problem: Problem,
     results: Sequence[SomeArray],
     missing: AnyArray | DeviceArray,
-    home: OpenedDevice | Team | None,
+    device: OpenedDevice | DeviceGroup | None,
     outputs: Sequence[SomeArray] | None,
 ) -> Sequence[SomeArray]:
     """Return the results of a scan with NaN for the elements with missing labels.
@@ -123,26 +123,28 @@ def without_missing(
         problem: the scan, with results of floats or complex numbers.
         results: its results, in which these elements are a group of their own.
         missing: a bool for each label, True where it is missing: a NumPy array; or an array on a device of the labels.
-        home, outputs: as in `execute_groups`.
+        device, outputs: as in `execute_groups`.
     """
     if not is_on_device(problem):
         mask = missing if isinstance(missing, np.ndarray) else missing._read() == MISSING
         return write_to_numpy(with_nan(problem, as_numpy_arrays(results), mask), outputs)
-    one = one_of(home)
-    assert one is not None
+    first_device = first_device_of(device)
+    assert first_device is not None
     if isinstance(missing, np.ndarray):
-        missing = upload_array(one._context, np.where(missing, MISSING, 0).astype(np.int8))
+        missing = upload_array(first_device._context, np.where(missing, MISSING, 0).astype(np.int8))
     marked = mark_missing(problem, arrays_on_device(results), missing)
-    return [Array._of(one, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
+    return (
+        [Array._of(first_device, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
+    )
 
 
 def _write_on_device(results: Sequence[DeviceArray], outputs: Sequence[SomeArray]) -> list[Array]:
     """Copy results on a device to the arrays of `out`, and return these."""
-    places = arrays_on_device(outputs)
-    for result, place in zip(results, places, strict=True):
-        place._check("STORAGE")
-        write_elements(result, place)
-    return places
+    targets = arrays_on_device(outputs)
+    for result, target in zip(results, targets, strict=True):
+        target._check("STORAGE")
+        write_elements(result, target)
+    return targets
 
 
 def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:
@@ -152,17 +154,17 @@ def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:
     return Heads(problem.shape, problem.axis, problem.reverse, Keys(labels))
 
 
-def _run_on_team(
-    team: Team,
+def _run_on_device_group(
+    device_group: DeviceGroup,
     problem: Problem,
     labels: AnyArray,
     axis: int,
     call: Callable[[Executor, Problem, AnyArray], list[DeviceArray]],
 ) -> list[AnyArray]:
-    """Let each device of a team combine the groups of some rows, and return all results.
+    """Let each device of a device group combine the groups of some rows, and return all results.
 
     Args:
-        team: the devices.
+        device_group: the devices.
         problem: the scan or reduction.
         labels: the labels of each element, or of each index along the problem's axis.
         axis: the axis along which rows are divided.
@@ -176,11 +178,11 @@ def _run_on_team(
         device._context.check()
         return contents
 
-    parts = team.share(problem.shape[axis], share)
-    return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
+    parts = device_group.share(problem.shape[axis], share)
+    return [np.concatenate(pieces, axis) for pieces in zip(*parts, strict=True)]
 
 
-def count_groups(labels: SomeArray, num_groups: object, home: OpenedDevice | None) -> int:
+def count_groups(labels: SomeArray, num_groups: object, device: OpenedDevice | None) -> int:
     """Return the number of groups of a reduction: `num_groups`, else 1 more than the largest label.
 
     Only without `num_groups`, labels on a device are read. Otherwise it checks them while it reduces the groups.
@@ -191,8 +193,8 @@ def count_groups(labels: SomeArray, num_groups: object, home: OpenedDevice | Non
     if not labels.size or (isinstance(labels, DeviceArray) and num_groups is not None):
         return check_count(num_groups, 0, -1)
     if isinstance(labels, DeviceArray):
-        assert home is not None
-        return check_count(None, *label_range(home._executor, labels))
+        assert device is not None
+        return check_count(None, *label_range(device._executor, labels))
     return check_count(num_groups, int(labels.min()), int(labels.max()))
 
 
@@ -200,7 +202,7 @@ def execute_reduction(
     problem: Problem,
     labels: AnyArray | DeviceArray,
     groups: int,
-    home: OpenedDevice | Team | None,
+    device: OpenedDevice | DeviceGroup | None,
     outputs: Sequence[SomeArray] | None,
 ) -> Sequence[SomeArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
@@ -209,39 +211,43 @@ def execute_reduction(
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
         labels: the labels, with -1 where one is missing.
         groups: the number of groups.
-        home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
+        device: the device to run on, or a device group, which shares the rows if there are enough; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
     on_device = is_on_device(problem)
-    axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
-    if isinstance(home, Team) and axis is not None:
+    axis = (
+        device.executor_group.axis_of_shares(problem)
+        if isinstance(device, DeviceGroup) and not problem.empty and groups
+        else None
+    )
+    if isinstance(device, DeviceGroup) and axis is not None:
         assert isinstance(labels, np.ndarray)
-        results = _run_on_team(
-            home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
+        results = _run_on_device_group(
+            device, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
         )
         return write_to_numpy(results, outputs)
-    home = one_of(home)
-    if home is None or problem.empty or not groups:
+    device = first_device_of(device)
+    if device is None or problem.empty or not groups:
         given = labels
         if isinstance(given, DeviceArray):
-            assert home is not None
+            assert device is not None
             if groups:
                 check_on_device(given, groups)
                 if not on_device:
                     given._context.check()
             elif given.size:
-                # The verdict of a device does not tell label 0 from no label.
-                check_count(0, *label_range(home._executor, given))
+                # The validation flag of a device does not tell label 0 from no label.
+                check_count(0, *label_range(device._executor, given))
             # Without elements or groups, they say nothing more.
             given = np.full(problem.shape, MISSING)
         rows = reference.reduce_groups(with_indices(problem), given, groups)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
-            assert home is not None
-            uploaded = [new_array(home, result) for result in results]
+            assert device is not None
+            uploaded = [new_array(device, result) for result in results]
             return uploaded if outputs is None else _write_on_device(uploaded, outputs)
         return write_to_numpy(results, outputs)
-    return _run_on_device(home, on_device, partial(reduce_groups, home._executor, problem, labels, groups), outputs)
+    return _run_on_device(device, on_device, partial(reduce_groups, device._executor, problem, labels, groups), outputs)

@@ -84,8 +84,8 @@ def _array_of(given: dict[str, Any]) -> Array | None:
     """Return the array of a call, or one of its arrays, if all have one shape and are on the device of the call."""
     x = given.get("x")
     arrays = [x] if isinstance(x, Array) else list(x.values() if type(x) is dict else x if type(x) is tuple else ())
-    for each in arrays:
-        if not isinstance(each, Array) or each._shape != arrays[0]._shape:
+    for array in arrays:
+        if not isinstance(array, Array) or array._shape != arrays[0]._shape:
             return None
     return arrays[0] if arrays and given.get("device") in (None, arrays[0].device) else None
 

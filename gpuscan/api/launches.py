@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MAX_ARRAY_BYTES = 1024
 # The dtypes of arrays of NumPy that every device takes, as they are.
 _UPLOADED = frozenset(
-    {np.dtype(each) for each in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
+    {np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
 )
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
@@ -70,13 +70,22 @@ class CallKey:
         sizes: of each of them the lengths, the offset, the bytes of its memory, and the strides if there are any.
         floats: the floats that the functions among the arguments close over, and the floats among the operands.
         functions: the keys of these arguments, without the floats.
-        places: the argument that each of them is, by its name or its number, and the index of its first float.
+        parameter_starts: the argument that each of them is, by name or number, and the index of its first float.
         operand: True while the key of an operand is made.
         array_operands: True if operands can be short arrays of NumPy, which are parameters as floats are.
         has_operands: True if a float is an operand.
     """
 
-    __slots__ = ("array_operands", "arrays", "floats", "functions", "has_operands", "operand", "places", "sizes")
+    __slots__ = (
+        "array_operands",
+        "arrays",
+        "floats",
+        "functions",
+        "has_operands",
+        "operand",
+        "parameter_starts",
+        "sizes",
+    )
 
     def __init__(self, array_operands: bool) -> None:
         self.operand = self.has_operands = False
@@ -85,14 +94,14 @@ class CallKey:
         self.sizes: list[int] = []
         self.floats: list[Any] = []
         self.functions: list[Hashable] = []
-        self.places: dict[int | str, int] = {}
+        self.parameter_starts: dict[int | str, int] = {}
 
-    def of_argument(self, value: object, place: int | str, operand: bool) -> Hashable:
+    def of_argument(self, value: object, name: int | str, operand: bool) -> Hashable:
         """Return what `of` returns. For a function, leave out the floats that it closes over.
 
         Args:
             value: the argument.
-            place: the name of the argument, or its number within ``*arrays``.
+            name: the name of the argument, or its number within ``*arrays``.
             operand: True to leave out the floats of the argument as well.
 
         Raises:
@@ -102,26 +111,26 @@ class CallKey:
             return self._of_array(value)
         first = len(self.floats)
         if isinstance(value, _FUNCTIONS):
-            found = function_key(value, floats=self.floats)
+            part = function_key(value, floats=self.floats)
         else:
             self.operand = operand
-            found = self.of(value)
+            part = self.of(value)
             self.operand = False
-        if found is None:
+        if part is None:
             raise _NoKeyError
         if len(self.floats) > first:
-            self.places[place] = first
-            self.functions.append(found)
-        return found
+            self.parameter_starts[name] = first
+            self.functions.append(part)
+        return part
 
-    def of_axis(self, axis: object, default: object, *, takes_axes: bool, known: bool) -> Hashable | None:
+    def of_axis(self, axis: object, default: object, *, takes_axes: bool, only_scan_axes: bool) -> Hashable | None:
         """Return the part of the key for an axis; None if it means the same as the default.
 
         Args:
             axis: the argument.
             default: the default.
             takes_axes: True if the function also takes a tuple of axes.
-            known: True if no axes of the arrays can belong to an element.
+            only_scan_axes: True if no axes of the arrays can belong to an element.
 
         Raises:
             _NoKeyError: as `of`.
@@ -133,7 +142,7 @@ class CallKey:
         counts = {len(array._shape) for array in self.arrays}
         if counts == {1} and -1 <= axis <= 0:
             return None
-        if known and len(counts) == 1:
+        if only_scan_axes and len(counts) == 1:
             (count,) = counts
             axis += count if -count <= axis < 0 else 0
             default = count - 1 if default == -1 else default
@@ -145,48 +154,50 @@ class CallKey:
         Raises:
             _NoKeyError: the argument may change without notice.
         """
-        kind = type(value)
-        if kind in _PLAIN:
-            return kind, value
+        value_type = type(value)
+        if value_type in _PLAIN:
+            return value_type, value
         if isinstance(value, DeviceArray):
             return self._of_array(value)
-        if kind is tuple or kind is list:
+        if value_type is tuple or value_type is list:
             if len(value) > _MAX_LENGTH:
                 raise _NoKeyError
-            return kind, *map(self.of, value)
-        if kind is dict:
+            return value_type, *map(self.of, value)
+        if value_type is dict:
             return dict, tuple(value), *map(self.of, value.values())
-        if self.operand and (kind in FLOATS or (self.array_operands and kind is np.ndarray and _is_number(value))):
+        if self.operand and (
+            value_type in FLOATS or (self.array_operands and value_type is np.ndarray and _is_number(value))
+        ):
             self.floats.append(value)
             self.has_operands = True
-            return (Parameter, value.dtype, value.shape) if kind is np.ndarray else (Parameter, kind)
+            return (Parameter, value.dtype, value.shape) if value_type is np.ndarray else (Parameter, value_type)
         if isinstance(value, np.generic):
-            return kind, value.dtype, value.tobytes()
-        if kind is float or kind is complex:
+            return value_type, value.dtype, value.tobytes()
+        if value_type is float or value_type is complex:
             # 0.0 is equal to -0.0, and NaN to nothing.
-            return kind, repr(value)
+            return value_type, repr(value)
         if isinstance(value, np.dtype):
             return np.dtype, value
-        if kind is slice:
+        if value_type is slice:
             return slice, self.of(value.start), self.of(value.stop), self.of(value.step)
         if isinstance(value, Operator):
             # Named operators never change; what others close over may.
             return value, function_key(value.function) if value.kinds is None and value.function else None
-        if kind is np.ufunc:
+        if value_type is np.ufunc:
             name = name_of_ufunc(value)
             return (np.ufunc, value) if name is None else (str, name)
-        if kind is NumpyFunction or isinstance(value, type):
-            return kind, value
+        if value_type is NumpyFunction or isinstance(value, type):
+            return value_type, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return kind, *map(self.of, value)
-        if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+            return value_type, *map(self.of, value)
+        if value_type is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
-            return kind, value._serial
-        found = function_key(value) if callable(value) else None
-        if found is None:
+            return value_type, value._serial
+        part = function_key(value) if callable(value) else None
+        if part is None:
             raise _NoKeyError
-        return found
+        return part
 
     def _of_array(self, array: DeviceArray) -> Hashable:
         if array._owner is None:
@@ -194,10 +205,10 @@ class CallKey:
             raise _NoKeyError
         buffer = array.buffer
         # The first of the arrays in the same buffer: whether results overwrite what is read depends on it.
-        place = len(self.arrays)
+        first_in_buffer = len(self.arrays)
         for index, other in enumerate(self.arrays):
             if other.buffer is buffer:
-                place = index
+                first_in_buffer = index
                 break
         self.arrays.append(array)
         # In the order in which `gpuscan.engine.launch` gives them back to arrays.
@@ -206,7 +217,7 @@ class CallKey:
         sizes += array.offset, array._owner.nbytes
         if strides is not None:
             sizes += strides
-        return place, array._dtype, len(shape), strides is None
+        return first_in_buffer, array._dtype, len(shape), strides is None
 
 
 # ----- Calls
@@ -237,12 +248,14 @@ def launchable(
         upload: uploads what else is in NumPy among the arguments, and has to be checked or converted before.
     """
     parameters = inspect.signature(function).parameters
-    defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+    defaults = {
+        name: parameter.default for name, parameter in parameters.items() if parameter.default is not parameter.empty
+    }
     flags = {name for name, default in defaults.items() if type(default) is bool}
-    types = {name: str(each.annotation).removesuffix(" | None") for name, each in parameters.items()}
-    integers = {name for name, each in types.items() if each in ("int", "SupportsIndex")} | {"axis"}
-    order = {name: place for place, name in enumerate(parameters)}
-    by_position = [name for name, each in parameters.items() if each.kind < each.VAR_POSITIONAL]
+    types = {name: str(parameter.annotation).removesuffix(" | None") for name, parameter in parameters.items()}
+    integers = {name for name, annotation in types.items() if annotation in ("int", "SupportsIndex")} | {"axis"}
+    order = {name: position for position, name in enumerate(parameters)}
+    by_position = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
     takes_axes = "tuple" in types.get("axis", "")
     has_operator = "op" in parameters
     name = f"{function.__module__}.{function.__qualname__}"
@@ -282,7 +295,7 @@ def launchable(
         if moved is not None:
             count, given = len(arguments), moved
             arguments, options = tuple(dict(given).values())[:count], dict(given[count:])
-        making = CallKey(array_operands)
+        call_key = CallKey(array_operands)
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
         try:
@@ -292,22 +305,24 @@ def launchable(
                     continue  # a default that is written out means the same
                 if type(value) is np.ufunc or isinstance(value, np.generic) or option in flags:
                     value = plain(option, value)
-                kind = type(value)
-                if option == "axis" and (kind is not int or value < 1 or default == -1):
-                    known = not has_operator or isinstance(dict(given).get("op", ""), (str, np.ufunc))
-                    found = making.of_axis(value, default, takes_axes=takes_axes, known=known)
-                    key += () if found is None else (option, found)
-                elif kind is not type(default) or value != default:
-                    found = (
-                        making.of_argument(value, option, option in operands) if kind not in _PLAIN else (kind, value)
+                value_type = type(value)
+                if option == "axis" and (value_type is not int or value < 1 or default == -1):
+                    only_scan_axes = not has_operator or isinstance(dict(given).get("op", ""), (str, np.ufunc))
+                    part = call_key.of_axis(value, default, takes_axes=takes_axes, only_scan_axes=only_scan_axes)
+                    key += () if part is None else (option, part)
+                elif value_type is not type(default) or value != default:
+                    part = (
+                        call_key.of_argument(value, option, option in operands)
+                        if value_type not in _PLAIN
+                        else (value_type, value)
                     )
-                    key += option, found
+                    key += option, part
             key.append(strategy_key("auto"))
             whole = tuple(key)
             hash(whole)
         except (_NoKeyError, TypeError, RecursionError):  # or a part cannot be hashed, or arguments nest too deep
             whole = ()
-        arrays = making.arrays
+        arrays = call_key.arrays
         if not whole or not arrays:
             return function(*arguments, **options)
         context = arrays[0]._context
@@ -318,26 +333,28 @@ def launchable(
         def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[object, object]:
             if parameters is None and others is arrays:
                 return function(*arguments, **options), options.get("out")
-            passed: dict[int | str, Any] = dict(given)
+            call_arguments: dict[int | str, Any] = dict(given)
             if parameters is not None:
-                for option, first in making.places.items():
-                    if isinstance(passed[option], _FUNCTIONS):
-                        passed[option] = with_parameters(passed[option], parameters, first)
+                for option, first in call_key.parameter_starts.items():
+                    if isinstance(call_arguments[option], _FUNCTIONS):
+                        call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
                     else:
                         is_replaced = _is_number if array_operands else _is_float
                         numbers = map(_parameter_of, parameters.leaves[first:])
-                        passed[option] = _replace(passed[option], is_replaced, numbers)
+                        call_arguments[option] = _replace(call_arguments[option], is_replaced, numbers)
             if others is not arrays:
                 following = iter(others)
-                passed = {option: _replace(value, _is_array, following) for option, value in passed.items()}
-            values = list(passed.values())
-            rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
+                call_arguments = {
+                    option: _replace(value, _is_array, following) for option, value in call_arguments.items()
+                }
+            values = list(call_arguments.values())
+            rest: dict[Any, Any] = dict(list(call_arguments.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
 
         # What the values of floats decide is noted for each function of the user's, and of operands for each call.
-        functions = whole if making.has_operands else tuple(making.functions)
-        sizes = tuple(making.sizes)
-        return launch(context, whole, sizes, arrays, compute, options.get("out"), making.floats, functions)
+        functions = whole if call_key.has_operands else tuple(call_key.functions)
+        sizes = tuple(call_key.sizes)
+        return launch(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
 
     return call  # type: ignore[return-value]
 
@@ -395,9 +412,9 @@ def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
         assert made._owner is not None
         return beside._made(made._owner, made._shape, made._dtype, 0, None)
     if kind is tuple or kind is list:
-        return kind([_upload_leaves(each, beside, stay_short) for each in value])
+        return kind([_upload_leaves(part, beside, stay_short) for part in value])
     if kind is dict:
-        return {name: _upload_leaves(each, beside, stay_short) for name, each in value.items()}
+        return {name: _upload_leaves(part, beside, stay_short) for name, part in value.items()}
     return value
 
 
@@ -406,9 +423,9 @@ def _collect(bundle: Any, into: list[object]) -> None:
     if len(bundle) <= _MAX_LENGTH:
         parts = bundle.values() if isinstance(bundle, dict) else bundle
         into += parts
-        for each in parts:
-            if isinstance(each, _BUNDLES):
-                _collect(each, into)
+        for part in parts:
+            if isinstance(part, _BUNDLES):
+                _collect(part, into)
 
 
 def _is_number(value: object) -> bool:
@@ -433,13 +450,13 @@ def _is_array(value: object) -> bool:
 
 def _replace(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
     """Return an argument with such leaves replaced by the next of `others`, in the order of `CallKey`."""
-    kind = type(value)
+    value_type = type(value)
     if is_replaced(value):
         return next(others)
-    if kind is tuple or kind is list:
-        return kind([_replace(each, is_replaced, others) for each in value])
-    if kind is dict:
-        return {name: _replace(each, is_replaced, others) for name, each in value.items()}
+    if value_type is tuple or value_type is list:
+        return value_type([_replace(part, is_replaced, others) for part in value])
+    if value_type is dict:
+        return {name: _replace(part, is_replaced, others) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_replace(each, is_replaced, others) for each in value])
+        return value_type._make([_replace(part, is_replaced, others) for part in value])
     return value

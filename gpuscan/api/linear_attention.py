@@ -10,8 +10,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.pieces import Pending, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
@@ -263,8 +263,8 @@ class _Arrays(NamedTuple, Generic[T]):
     def map(self, function: Callable[[T, bool], U]) -> _Arrays[U]:
         """Return a function of each array, and of True for the states, which have no axis of time."""
         return _Arrays._make(
-            None if each is None else function(each, name.endswith("_state"))
-            for name, each in zip(self._fields, self, strict=True)
+            None if array is None else function(array, name.endswith("_state"))
+            for name, array in zip(self._fields, self, strict=True)
         )
 
 
@@ -276,14 +276,14 @@ class _Call:
         arrays: the arrays.
         dtypes: the dtype of each array when it was passed.
         scale: the factor of the outputs.
-        home: the device; None for NumPy.
+        device: the device; None for NumPy.
         on_device: True if an argument is there.
     """
 
     arrays: _Arrays[SomeArray]
     dtypes: _Arrays[AnyDType]
     scale: float
-    home: Device | None
+    device: Device | None
     on_device: bool
 
     @classmethod
@@ -301,24 +301,24 @@ class _Call:
     ) -> _Call:
         """Check the arguments of a call."""
         named: dict[str, object] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial, **grads}
-        given = {name: as_some_array(each) for name, each in named.items() if each is not None}
+        given = {name: as_some_array(array) for name, array in named.items() if array is not None}
         check_shapes(given)
         if grads and "grad_o" not in given:
             raise TypeError("grad_o=None was passed; pass the gradient with respect to the outputs")
-        home = home_of(given.values(), device)
-        dtype = _common_dtype(given, home)
+        call_device = find_call_device(given.values(), device)
+        dtype = _common_dtype(given, call_device)
         optional = ("beta", "initial_state", "grad_o", "grad_final_state")
         arrays = _Arrays(given["q"], given["k"], given["v"], given["g"], *map(given.get, optional))
         factor = apply(_default_scale, arrays.k.shape[3]) if scale is None else _as_scale(scale)
-        on_device = any(isinstance(each, OnDevice) for each in given.values())
-        wide = arrays.map(lambda each, _: in_dtype(each, dtype))
-        return cls(wide, arrays.map(lambda each, _: each.dtype), factor, home, on_device)
+        on_device = any(isinstance(array, OnDevice) for array in given.values())
+        wide = arrays.map(lambda array, _: in_dtype(array, dtype))
+        return cls(wide, arrays.map(lambda array, _: array.dtype), factor, call_device, on_device)
 
     def outputs(self, with_state: bool) -> Any:
         """Return the outputs, and if asked for the last state."""
         o: SomeArray
         state: SomeArray
-        if self.home is None:
+        if self.device is None:
             o, state = self._on_host().outputs()
         else:
             shapes = [self.arrays.v.shape, self._state_shape]
@@ -329,26 +329,26 @@ class _Call:
     def gradients(self) -> tuple[SomeArray | None, ...]:
         """Return the gradients with respect to q, k, v, g, beta and the first state; None for those not passed."""
         grads: list[SomeArray | None]
-        if self.home is None:
+        if self.device is None:
             given = self.arrays.map(_as_numpy)
             assert given.grad_o is not None
             grads = [*self._on_host().gradients(given.grad_o, given.grad_final_state)]
         else:
             own = dict(enumerate(self.arrays[:6]))
-            kept = {place: array.shape for place, array in own.items() if array is not None}
+            shape_of = {index: array.shape for index, array in own.items() if array is not None}
 
-            def compute_gradients(attention: DeviceAttention, bound: _Arrays[DeviceArray]) -> Sequence[DeviceArray]:
-                assert bound.grad_o is not None
-                results = attention.gradients(bound.grad_o, bound.grad_final_state)
-                return [result for place in kept if (result := results[place]) is not None]
+            def compute_gradients(attention: DeviceAttention, inputs: _Arrays[DeviceArray]) -> Sequence[DeviceArray]:
+                assert inputs.grad_o is not None
+                results = attention.gradients(inputs.grad_o, inputs.grad_final_state)
+                return [result for index in shape_of if (result := results[index]) is not None]
 
-            are_states = [place == _FIRST_STATE for place in kept]
-            results = self._in_parts(compute_gradients, list(kept.values()), are_states)
-            of_place = dict(zip(kept, results, strict=True))
-            grads = [of_place.get(place) for place in own]
+            are_states = [index == _FIRST_STATE for index in shape_of]
+            results = self._in_parts(compute_gradients, list(shape_of.values()), are_states)
+            of_index = dict(zip(shape_of, results, strict=True))
+            grads = [of_index.get(index) for index in own]
         return tuple(
-            None if each is None or dtype is None else in_dtype(each, dtype)
-            for each, dtype in zip(grads, self.dtypes, strict=False)
+            None if grad is None or dtype is None else in_dtype(grad, dtype)
+            for grad, dtype in zip(grads, self.dtypes, strict=False)
         )
 
     @property
@@ -375,26 +375,28 @@ class _Call:
             shapes: the shapes of the results.
             are_states: which of them have no axis of time.
         """
-        home = self.home
-        assert home is not None
-        parts = list(self._parts(home._context.binding_limit // 4))
+        device = self.device
+        assert device is not None
+        parts = list(self._parts(device._context.binding_limit // 4))
         whole: list[SomeArray] = []
 
         def compute_part(part: Part) -> list[Pending]:
-            bound = self.arrays.map(partial(self._make_bindable, part if len(parts) > 1 else None))
-            attention = DeviceAttention(bound.q, bound.k, bound.v, bound.g, bound.beta, self.scale, bound.initial_state)
-            results = [Array._of(home, each) for each in compute(attention, bound)]
+            inputs = self.arrays.map(partial(self._make_bindable, part if len(parts) > 1 else None))
+            attention = DeviceAttention(
+                inputs.q, inputs.k, inputs.v, inputs.g, inputs.beta, self.scale, inputs.initial_state
+            )
+            results = [Array._of(device, result) for result in compute(attention, inputs)]
             if len(parts) == 1:
-                whole.extend(results if self.on_device else [each.numpy() for each in results])
+                whole.extend(results if self.on_device else [result.numpy() for result in results])
                 return []
             if not whole:
-                make = home.empty if self.on_device else np.empty
+                make = device.empty if self.on_device else np.empty
                 whole.extend(make(shape, np.float32) for shape in shapes)
-            places = [(into, _within(part, is_state)) for into, is_state in zip(whole, are_states, strict=True)]
+            targets = [(into, _within(part, is_state)) for into, is_state in zip(whole, are_states, strict=True)]
             if not self.on_device:
-                reads = [partial(_read, result, into[at]) for result, (into, at) in zip(results, places, strict=True)]
-                return [start_call(home._readers, read).result for read in reads]
-            for result, (into, at) in zip(results, places, strict=True):
+                reads = [partial(_read, result, into[at]) for result, (into, at) in zip(results, targets, strict=True)]
+                return [start_call(device._readers, read).result for read in reads]
+            for result, (into, at) in zip(results, targets, strict=True):
                 into[at] = result
             return []
 
@@ -421,8 +423,8 @@ class _Call:
         """Return an array, or a part of it, on the device, where a shader can bind it."""
         if part is not None:
             array = array[_within(part, is_state)]
-        assert self.home is not None
-        on_device = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
+        assert self.device is not None
+        on_device = array if isinstance(array, DeviceArray) else self.device.asarray(np.ascontiguousarray(array))
         return bindable(contiguous(on_device))
 
 
@@ -465,7 +467,7 @@ def _default_scale(keys: int) -> float:
     return scale
 
 
-def _common_dtype(arrays: dict[str, SomeArray], home: Device | None) -> AnyDType:
+def _common_dtype(arrays: dict[str, SomeArray], device: Device | None) -> AnyDType:
     """Return the dtype to compute in: float32, or float64 on NumPy if an array has it.
 
     Raises:
@@ -475,9 +477,9 @@ def _common_dtype(arrays: dict[str, SomeArray], home: Device | None) -> AnyDType
     for name, array in arrays.items():
         dtype = array.dtype.newbyteorder("=")
         if dtype == np.float64:
-            if home is not None:
+            if device is not None:
                 raise UnsupportedDtypeError(
-                    f"{name} of dtype float64 was passed for {home!r}, but attention is computed in float32 there. "
+                    f"{name} of dtype float64 was passed for {device!r}, but attention is computed in float32 there. "
                     f'Pass {name}.astype(np.float32), or device="numpy" for NumPy arrays'
                 )
         elif dtype.name not in ("float16", "bfloat16", "float32"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.call_device import Devices, find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, home_of
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
@@ -130,23 +130,25 @@ def linear_recurrence(
     a = _gate(a, b)
     number = a if is_float_parameter(a) else None
     a = _array_like(a if number is None else number.present, b)
-    kind = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
+    result_dtype = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "after": _second, "device": device}
     options["reproducible"] = reproducible
     if initial is not None:
-        options["initial"] = (np.ones((), kind), initial)
+        options["initial"] = (np.ones((), result_dtype), initial)
     given = a.dtype
-    a = a if given == kind else a.astype(kind)
-    if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and kind in (np.float32, np.float16):
-        gate = a.reshape(())[()] if number is None else cast_parameter(number, given, kind)
+    a = a if given == result_dtype else a.astype(result_dtype)
+    if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and result_dtype in (np.float32, np.float16):
+        gate = a.reshape(())[()] if number is None else cast_parameter(number, given, result_dtype)
 
         def with_gate(value: Value) -> object:
-            value = value.astype(kind)
+            value = value.astype(result_dtype)
             return np.full_like(value, gate), value
 
         return scan(b, affine, before=with_gate, **options)
     reveal(number)
-    return scan((broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == kind else kind, **options)
+    return scan(
+        (broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == result_dtype else result_dtype, **options
+    )
 
 
 @overload
@@ -236,8 +238,8 @@ def gradients(
     reverse = as_flag("reverse", reverse)
     states, grads = _array(h), _array(grad_h)
     if is_float_parameter(a) and isinstance(states, Array):
-        kind = _array_like(a.present, states).dtype
-        gates: SomeArray = Array._of(states.device, upload_number(states._context, a, kind))
+        state_dtype = _array_like(a.present, states).dtype
+        gates: SomeArray = Array._of(states.device, upload_number(states._context, a, state_dtype))
     elif isinstance(a, ParameterArray) and isinstance(states, Array):
         gates = new_array(states.device, a)
     else:
@@ -278,17 +280,17 @@ def gradients(
         after=_wide_gradients if of_gates != dtype else _gradients,
         field_offsets=(-1, 0, 1),
     )
-    home = home_of(problem.arrays, device)
+    call_device = find_call_device(problem.arrays, device)
     problem = seeds_by_rows(problem)
     grad_a: SomeArray
     grad_b: SomeArray
     if is_everywhere(reproducible) and problem.size:
-        grad_a, grad_b = _gradients_everywhere(problem, home)
-    elif is_on_device(problem) or (home is not None and problem.size):
-        grad_a, grad_b = execute(problem, home, "auto", None)
+        grad_a, grad_b = _gradients_everywhere(problem, call_device)
+    elif is_on_device(problem) or (call_device is not None and problem.size):
+        grad_a, grad_b = execute(problem, call_device, "auto", None)
     else:
         grad_a, grad_b = _gradients_on_cpu(problem)
-    where = home if is_on_device(problem) else "numpy"
+    where = call_device if is_on_device(problem) else "numpy"
     if summed:
         part = np.real if real else None
         grad_a = gradient_of_broadcast(grad_a, gates.shape, gates.dtype, where, part, reproducible)
@@ -302,7 +304,7 @@ def gradients(
         first: SomeArray = gradient_of_broadcast(pair, initial_shape, dtype, where, _product, reproducible)
     else:
         first = np.zeros(initial_shape, dtype)
-        first = home.asarray(first) if home is not None and is_on_device(problem) else first
+        first = call_device.asarray(first) if call_device is not None and is_on_device(problem) else first
     return grad_a, grad_b, first
 
 
@@ -323,12 +325,12 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     return results
 
 
-def _gradients_everywhere(problem: Problem, home: Device | None) -> tuple[SomeArray, SomeArray]:
+def _gradients_everywhere(problem: Problem, device: Device | None) -> tuple[SomeArray, SomeArray]:
     """Return the gradients with the same bits on every device: neighbours are brought together first."""
     a, grad_h, h = problem.leaves
     shape, axis, reverse = problem.shape, problem.axis, problem.reverse
-    gates = shift_elements(a, None, shape, axis, reverse=reverse, home=home)
-    states = shift_elements(h, problem.seeds, shape, axis, reverse=not reverse, home=home)
+    gates = shift_elements(a, None, shape, axis, reverse=reverse, device=device)
+    states = shift_elements(h, problem.seeds, shape, axis, reverse=not reverse, device=device)
     assert problem.after is not None
     grad_a, grad_b = scan(
         (gates, as_some_array(grad_h), states),
@@ -336,7 +338,7 @@ def _gradients_everywhere(problem: Problem, home: Device | None) -> tuple[SomeAr
         axis=problem.axis,
         reverse=problem.reverse,
         after=problem.after,
-        device=home or "numpy",
+        device=device or "numpy",
         reproducible=EVERYWHERE,
     )
     return grad_a, grad_b
@@ -349,7 +351,7 @@ def shift_elements(
     axis: int,
     *,
     reverse: bool,
-    home: Device | None,
+    device: Device | None,
 ) -> SomeArray:
     """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
     element = element_of([array.dtype])
@@ -367,8 +369,8 @@ def shift_elements(
         reverse=reverse,
         seeds=seeds,
     )
-    (found,) = execute(seeds_by_rows(whole), home, "auto", None)
-    return found
+    (shifted,) = execute(seeds_by_rows(whole), device, "auto", None)
+    return shifted
 
 
 def _product(value: tuple[Value, Value]) -> Value:
@@ -398,7 +400,7 @@ def gradient_of_broadcast(
 
     def load(value: object) -> object:
         if isinstance(value, tuple):
-            value = tuple(each.astype(wide) for each in value)
+            value = tuple(factor.astype(wide) for factor in value)
         return value if part is None else part(value)
 
     def store(value: Value) -> object:

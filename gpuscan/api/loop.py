@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
+from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
@@ -196,9 +196,9 @@ def loop(
         tolerance, max_iterations = _check_limits(tolerance, max_iterations)
     fixed = reproducible is not None and is_everywhere(reproducible)
     if fixed and (method != "auto" or not _all_host(init)):
-        found = f"method={method!r}" if method != "auto" else "an init on a device"
+        refused = f"method={method!r}" if method != "auto" else "an init on a device"
         raise OperatorError(
-            f'reproducible="everywhere" was passed with {found}, which gives other bits on other devices. Pass '
+            f'reproducible="everywhere" was passed with {refused}, which gives other bits on other devices. Pass '
             'method="auto" and an init of numbers or NumPy arrays, or leave reproducible out'
         )
     if method == "newton":
@@ -304,22 +304,22 @@ def _launch_loop(
 
 def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[object, object]:
     """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
-    step, home = arguments.step, arguments.home
+    step, device = arguments.step, arguments.device
     outputs = [] if step.output is None else list(step.output.fields)
     numbers: list[Any] = []
     for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
         numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
-    function = _step_of_numbers(step, whole_words=home is not None)
-    if home is None:
+    function = _step_of_numbers(step, whole_words=device is not None)
+    if device is None:
         final, ys = _run_on_numpy(arguments, function, numbers, reverse)
     else:
-        arrays = [home.asarray(x) for x in arguments.xs]
+        arrays = [device.asarray(x) for x in arguments.xs]
         states = [node.scalar for node in step.states]
         given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
-        parts = run_loop(home._context, function, numbers, states, *given)
-        final, ys = ([Array._of(home, each) for each in part] for part in parts)
+        parts = run_loop(device._context, function, numbers, states, *given)
+        final, ys = ([Array._of(device, array) for array in part] for part in parts)
         if not arguments.on_device:
-            final, ys = ([each.numpy() for each in part] for part in (final, ys))
+            final, ys = ([array.numpy() for array in part] for part in (final, ys))
     leaves, start = [], 0
     for field in step.carry.fields:
         leaves.append(stack_numbers(final[start : start + field.count], field, arguments.others))
@@ -334,8 +334,8 @@ def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
     graph = Graph()
     given = [*step.states, *step.inputs]
     source = bundle_of([Field("f", node.scalar) for node in given])
-    places = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
-    nodes = copy_nodes([*step.results, *step.outputs], graph, places)
+    inputs = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
+    nodes = copy_nodes([*step.results, *step.outputs], graph, inputs)
     scalars = [
         field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)
     ]
@@ -366,11 +366,12 @@ def _run_on_numpy(
     ]
     length = arguments.length
     for t in reversed(range(length)) if reverse else range(length):
-        found = function((*carry, *(x[t] for x in xs)))
+        results = function((*carry, *(x[t] for x in xs)))
         carry = [
-            np.asarray(value).astype(s.dtype).astype(compute_dtype(s)) for value, s in zip(found, states, strict=False)
+            np.asarray(value).astype(s.dtype).astype(compute_dtype(s))
+            for value, s in zip(results, states, strict=False)
         ]
-        for part, value in zip(parts, found[len(states) :], strict=True):
+        for part, value in zip(parts, results[len(states) :], strict=True):
             part[t] = value
     return [value.astype(s.dtype) for value, s in zip(carry, states, strict=True)], ys
 
@@ -392,63 +393,63 @@ def run_newton(
         LoopError: the residual did not fall below the tolerance.
         OperatorError: the carry has numbers that are no floats, or an operation has no derivative.
     """
-    step, home = arguments.step, arguments.home
+    step, device = arguments.step, arguments.device
     if any(node.scalar.kind != "float" for node in step.states):
         raise OperatorError(
             f"Newton's method was asked for {step.name}, but its carry has numbers without a derivative; keep floats "
             f"only, "
             'or pass method="sequential"'
         )
-    found = linearise(step)
+    linearised = linearise(step)
     epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
     limit = _ROUNDINGS * epsilon if tolerance is None else tolerance
     run = LoopRun(arguments, Derivation(step, (), ()), reverse)
     run.new_of = {}
-    graph, calculus = step.graph, found.calculus
+    graph, calculus = step.graph, linearised.calculus
     # A number that scales the matrices, as an input of its own kind.
-    damping = graph.input(3, 0, 0, found.scalar)
-    rows = [[calculus.times(entry, damping) for entry in row] for row in found.jacobian()]
-    olds = [graph.cast(node, found.scalar) for node in step.states]
+    damping = graph.input(3, 0, 0, linearised.scalar)
+    rows = [[calculus.times(entry, damping) for entry in row] for row in linearised.jacobian()]
+    olds = [graph.cast(node, linearised.scalar) for node in step.states]
     shift: list[Node] = []
     for row, result in zip(rows, step.results, strict=True):
-        total = graph.cast(result, found.scalar)
+        total = graph.cast(result, linearised.scalar)
         for entry, old in zip(row, olds, strict=True):
             product = calculus.times(entry, old)
             if not product.equals(0):
                 total = calculus.call("subtract", total, product)
         shift.append(total)
-    stage = found.affine_stage(rows, shift)
-    targets = [graph.input(4, 0, place, node.scalar) for place, node in enumerate(step.states)]
-    fields = [run.field_of(place) for place in range(len(step.states))]
-    error = _residual(run, targets, found.scalar)
-    for place in range(len(step.states)):
-        zeros = run.on_home(np.zeros(arguments.shape, fields[place].scalar.dtype))
-        run.set_old(place, zeros)
+    stage = linearised.affine_stage(rows, shift)
+    targets = [graph.input(4, 0, index, node.scalar) for index, node in enumerate(step.states)]
+    fields = [run.field_of(index) for index in range(len(step.states))]
+    error = _residual(run, targets, linearised.scalar)
+    for index in range(len(step.states)):
+        zeros = run.move_to_device(np.zeros(arguments.shape, fields[index].scalar.dtype))
+        run.set_old(index, zeros)
         if 0 in arguments.shape:
-            run.places[step.results[place].index] = Place(zeros, fields[place], 0)
+            run.node_arrays[step.results[index].index] = NodeArray(zeros, fields[index], 0)
     if 0 in arguments.shape:
         carry, ys = run.finish()
         return carry, ys, 0
     best, factor = np.inf, 1.0
     for iteration in range(1, max_iterations + 1):
-        run.places[damping.index] = Place(
-            run.on_home(np.full(arguments.shape, factor, found.scalar.dtype)),
-            replace(fields[0], scalar=found.scalar),
+        run.node_arrays[damping.index] = NodeArray(
+            run.move_to_device(np.full(arguments.shape, factor, linearised.scalar.dtype)),
+            replace(fields[0], scalar=linearised.scalar),
             0,
         )
         problem = run.problem(stage, [[node] for node in targets], fields, targets)
-        arrays = execute(problem, home, "auto", None)
+        arrays = execute(problem, device, "auto", None)
         # Infinities and NaN become 0 for the next iteration to begin with.
         arrays = [run.elementwise(_finite(array.dtype), [array])[0] for array in arrays]
-        for place, array in enumerate(arrays):
-            run.set_old(place, array)
-            run.places[targets[place].index] = Place(array, fields[place], 0)
-        (residuals,) = run.map_nodes([[error]], [replace(fields[0], scalar=found.scalar)])
-        residual = float(np.asarray(reduce(residuals, "maximum", device=home or "numpy")))
+        for index, array in enumerate(arrays):
+            run.set_old(index, array)
+            run.node_arrays[targets[index].index] = NodeArray(array, fields[index], 0)
+        (residuals,) = run.map_nodes([[error]], [replace(fields[0], scalar=linearised.scalar)])
+        residual = float(np.asarray(reduce(residuals, "maximum", device=device or "numpy")))
         if residual <= limit:
-            for place, array in enumerate(arrays):
-                run.keep_last(place, array)
-                run.places[step.results[place].index] = Place(array, fields[place], 0)
+            for index, array in enumerate(arrays):
+                run.keep_last(index, array)
+                run.node_arrays[step.results[index].index] = NodeArray(array, fields[index], 0)
             carry, ys = run.finish()
             return carry, ys, iteration
         factor = min(1.0, factor / _DAMPING) if residual < best else max(factor * _DAMPING, 1 / 64)
@@ -468,7 +469,7 @@ def _residual(run: LoopRun, targets: list[Node], scalar: Scalar) -> Node:
         ours, theirs = graph.cast(target, scalar), graph.cast(result, scalar)
         distance = graph.apply("absolute", (graph.apply("subtract", (ours, theirs), scalar),), scalar)
         same = graph.apply("equal", (ours, theirs), BOOL)
-        both = [graph.apply("isnan", (each,), BOOL) for each in (ours, theirs)]
+        both = [graph.apply("isnan", (values,), BOOL) for values in (ours, theirs)]
         same = graph.apply("logical_or", (same, graph.apply("logical_and", (both[0], both[1]), BOOL)), BOOL)
         size = graph.apply("maximum", (graph.apply("absolute", (theirs,), scalar), graph.constant(1, scalar)), scalar)
         relative = graph.apply("divide", (distance, size), scalar)
@@ -509,11 +510,11 @@ def may_be_wrong(arguments: LoopArguments, derivation: Derivation, results: list
     # The sign of a zero decides the sign of an infinity, which a quotient of sums of products does not have.
     zeros = not any(stage.kind == "mobius" for stage in derivation.stages)
     given: list[object] = [*arguments.init, *arguments.xs, *results]
-    return any(isinstance(each, Array) or not _is_moderate(np.asarray(each), zeros) for each in given)
+    return any(isinstance(array, Array) or not _is_moderate(np.asarray(array), zeros) for array in given)
 
 
 def _is_checked(arguments: LoopArguments, stage: Stage) -> bool:
-    scalars = [arguments.step.states[place].scalar for place in stage.places]
+    scalars = [arguments.step.states[index].scalar for index in stage.places]
     return any(scalar.kind in ("float", "complex") for scalar in scalars) or stage.kind not in _EXACT
 
 
@@ -523,13 +524,13 @@ def _is_odds(stage: Stage) -> bool:
 
 def _is_moderate(array: AnyArray, zeros: bool) -> bool:
     """Return True if all numbers are finite and far from the limits of their type, and no float is 0 if none may be."""
-    kind = array.dtype.kind
-    if kind == "b":
+    dtype_kind = array.dtype.kind
+    if dtype_kind == "b":
         return True
-    if kind in "iu":
+    if dtype_kind in "iu":
         limit = np.iinfo(array.dtype).max // 4
         return array.itemsize < 4 or not array.size or bool(array.max() <= limit and array.min() >= -limit)
-    if kind == "c":
+    if dtype_kind == "c":
         return _is_moderate(array.real, zeros) and _is_moderate(array.imag, zeros)
     wide = compute_dtype(scalar_of(array.dtype))
     low, high = (wide.type(2.0**power) for power in ((-40, 40) if wide == np.float32 else (-300, 300)))
@@ -555,36 +556,36 @@ def check_results(arguments: LoopArguments, derivation: Derivation, reverse: boo
     step = arguments.step
     run = LoopRun(arguments, derivation, reverse)
     run.all_states()
-    known = dict(run.places)
+    node_arrays = dict(run.node_arrays)
     for node in step.results:
         if node.op != "input":
-            run.places.pop(node.index, None)
+            run.node_arrays.pop(node.index, None)
     for stage in derivation.stages:
         wanted = run.map_nodes([[step.results[p]] for p in stage.places], [run.field_of(p) for p in stage.places])
-        for place, each in zip(stage.places, wanted, strict=True):
-            found, old = (np.asarray(known[nodes[place].index].array) for nodes in (step.results, step.states))
-            if not _are_close(found, np.asarray(each), old, stage):
+        for index, expected in zip(stage.places, wanted, strict=True):
+            actual, old = (np.asarray(node_arrays[nodes[index].index].array) for nodes in (step.results, step.states))
+            if not _are_close(actual, np.asarray(expected), old, stage):
                 return None
-    run.places = known
+    run.node_arrays = node_arrays
     return run.finish()
 
 
-def _are_close(found: AnyArray, wanted: AnyArray, old: AnyArray, stage: Stage) -> bool:
-    if found.dtype.kind in "biu":
-        return bool(np.array_equal(found, wanted))
-    if found.dtype.kind == "c":
-        return _are_close(found.real, wanted.real, old.real, stage) and _are_close(
-            found.imag, wanted.imag, old.imag, stage
+def _are_close(actual: AnyArray, expected: AnyArray, old: AnyArray, stage: Stage) -> bool:
+    if actual.dtype.kind in "biu":
+        return bool(np.array_equal(actual, expected))
+    if actual.dtype.kind == "c":
+        return _are_close(actual.real, expected.real, old.real, stage) and _are_close(
+            actual.imag, expected.imag, old.imag, stage
         )
-    tolerance = _TOLERANCE * _RELATIVE_ROUNDINGS[found.dtype.itemsize] ** 0.5
-    found, wanted, old = (each.astype(np.float64) for each in (found, wanted, old))
+    tolerance = _TOLERANCE * _RELATIVE_ROUNDINGS[actual.dtype.itemsize] ** 0.5
+    actual, expected, old = (array.astype(np.float64) for array in (actual, expected, old))
     with np.errstate(all="ignore"):
-        size = np.maximum(np.abs(wanted), np.where(np.isfinite(old), np.abs(old), 0))
-        close = np.isfinite(found) & (np.abs(found - wanted) <= tolerance * size)
-    close |= (found == wanted) | np.isnan(found) & np.isnan(wanted)
+        size = np.maximum(np.abs(expected), np.where(np.isfinite(old), np.abs(old), 0))
+        close = np.isfinite(actual) & (np.abs(actual - expected) <= tolerance * size)
+    close |= (actual == expected) | np.isnan(actual) & np.isnan(expected)
     if stage.kind == "mobius":
-        close &= (wanted != 0) | (found != 0) | (np.signbit(found) == np.signbit(wanted))
+        close &= (expected != 0) | (actual != 0) | (np.signbit(actual) == np.signbit(expected))
     if _is_odds(stage):
         # A probability that the loop has rounded to 1 may stay there for good.
-        close &= (old != 1) | (found == wanted)
+        close &= (old != 1) | (actual == expected)
     return bool(np.all(close))

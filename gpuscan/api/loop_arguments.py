@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
@@ -65,7 +65,7 @@ class LoopArguments:
         xs: the arrays of x.
         shape: the leading shape that the arrays of x share, with the axis of the loop.
         axis: the axis, 0 or more.
-        home: the device; None for NumPy.
+        device: the device; None for NumPy.
         on_device: True if the results stay on the device.
         key: equal for loops with the same step; None if that cannot be told.
     """
@@ -75,7 +75,7 @@ class LoopArguments:
     xs: tuple[SomeArray, ...]
     shape: tuple[int, ...]
     axis: int
-    home: Device | None
+    device: Device | None
     on_device: bool
     key: Hashable
 
@@ -90,14 +90,14 @@ class LoopArguments:
 
     def initial_numbers(self) -> list[HostArray | None]:
         """Return the first value of each number of the carry, from `init`; None for a number on a device."""
-        found: list[Any] = []
+        numbers: list[Any] = []
         for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
             if isinstance(leaf, Array):
-                found += [None] * field.count
+                numbers += [None] * field.count
                 continue
             flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count)
-            found += [flat[..., place] for place in range(field.count)]
-        return found
+            numbers += [flat[..., index] for index in range(field.count)]
+        return numbers
 
     def derivation(self) -> Derivation:
         """Return the stages of the step.
@@ -110,14 +110,14 @@ class LoopArguments:
         if self.key is None or not is_known or any(leaf.nbytes > _MAX_KEY_BYTES for leaf in on_host):
             return derive(self.step, self.initial_numbers())
         key = (self.key, *(leaf.tobytes() if isinstance(leaf, np.ndarray) else None for leaf in self.init))
-        known = _derivations.find(key)
-        if known is not None and known.step is self.step:
-            return known
+        derivation = _derivations.find(key)
+        if derivation is not None and derivation.step is self.step:
+            return derivation
         return _derivations.keep(key, derive(self.step, self.initial_numbers()))
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeArray:
     """A number of an array that stages read.
 
     Attributes:
@@ -165,39 +165,39 @@ def loop_arguments(
     # The arguments if a sum over the entries of a carry means a sum over one number.
     single: LoopArguments | None = None
     for carry, given in tries:
-        splits = _splits([leaf.shape for leaf in leaves], [_shape_of(each) for each in given], axis)
+        splits = _splits([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in given], axis)
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
             # The function takes numbers, so all axes of init are rows.
             splits = [split for split in splits if not any(split[2])]
         for split in splits:
             try:
-                arrays = [*leaves, *(each for each in given if isinstance(each, Array))]
-                home = None if anywhere else home_of(arrays, device)
-                found = _with_split(f, structure, leaves, carry, given, split, axis, home)
-                if not found.step.graph.contracts_numbers:
-                    return found
-                single = single or found
+                arrays = [*leaves, *(leaf for leaf in given if isinstance(leaf, Array))]
+                call_device = None if anywhere else find_call_device(arrays, device)
+                arguments = _with_split(f, structure, leaves, carry, given, split, axis, call_device)
+                if not arguments.step.graph.contracts_numbers:
+                    return arguments
+                single = single or arguments
             except (OperatorError, TypeError) as error:
                 refusals.append(error)
     if single is not None:
         return single
     if not refusals:
-        raise _no_split([leaf.shape for leaf in leaves], [_shape_of(each) for each in tries[0][1]], axis)
-    raise next((each for each in refusals if not isinstance(each, SingleNumberError)), refusals[0])
+        raise _no_split([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in tries[0][1]], axis)
+    raise next((refusal for refusal in refusals if not isinstance(refusal, SingleNumberError)), refusals[0])
 
 
 def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> ValueError:
-    shared = _find_shared(xs)
-    if not shared:
+    shape = _find_leading_shape(xs)
+    if not shape:
         shown = ", ".join(map(str, xs))
         return ValueError(
             f"xs of the shapes {shown} were passed to a loop, but its arrays must share at least one leading axis, "
             "along which the loop runs. Pass arrays of one length, or x[np.newaxis] for a single step"
         )
-    place = resolve_axis(axis, tuple(shared))
-    others = tuple(shared[:place] + shared[place + 1 :])
+    resolved_axis = resolve_axis(axis, tuple(shape))
+    others = tuple(shape[:resolved_axis] + shape[resolved_axis + 1 :])
     return ValueError(
-        f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but "
+        f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shape)}, but "
         f"init "
         f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row. "
         f"A carry of several numbers has at most {_MAX_NUMBERS}"
@@ -218,10 +218,10 @@ def _takes_numbers(
     given: Sequence[Initial],
 ) -> bool:
     """Return True if the step can be traced with a carry and an x of single numbers."""
-    shared = len(_find_shared([leaf.shape for leaf in leaves]))
-    source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[shared:] for leaf in leaves])
+    leading_axes = len(_find_leading_shape([leaf.shape for leaf in leaves]))
+    source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[leading_axes:] for leaf in leaves])
     try:
-        step = _trace(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
+        step = _trace(f, carry, given, [()] * len(given), source, [_is_weak(value) for value in given])
     except OperatorError:
         return False
     except TypeError:
@@ -242,7 +242,7 @@ def _is_weak(value: object) -> TypeGuard[int | float | complex | Parameter]:
 
 
 def _kind_of(value: object) -> type:
-    return value.kind if type(value) is Parameter else type(value)
+    return value.number_type if type(value) is Parameter else type(value)
 
 
 def _shape_of(value: Initial) -> tuple[int, ...]:
@@ -266,10 +266,10 @@ def _has_list(value: object) -> bool:
 def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
     if isinstance(value, dict):
-        kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
+        structure_kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
     elif isinstance(value, tuple) or (lists and isinstance(value, list)):
         named = hasattr(value, "_fields")
-        kind = "named" if named else "list" if isinstance(value, list) else "tuple"
+        structure_kind = "named" if named else "list" if isinstance(value, list) else "tuple"
         keys, parts = tuple(getattr(value, "_fields", range(len(value)))), list(value)
         factory = type(value) if named else None
     elif _is_weak(value):
@@ -285,9 +285,9 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
         return LEAF, [native(leaf)]
     if not parts:
         raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
-    found = [_flatten(part, lists=lists) for part in parts]
-    leaves = [leaf for _, inner in found for leaf in inner]
-    return Structure(kind, keys, tuple(child for child, _ in found), factory), leaves
+    children = [_flatten(part, lists=lists) for part in parts]
+    leaves = [leaf for _, inner in children for leaf in inner]
+    return Structure(structure_kind, keys, tuple(child for child, _ in children), factory), leaves
 
 
 # ----- Axes
@@ -295,13 +295,13 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
 Split = tuple[tuple[int, ...], list[tuple[int, ...]], list[tuple[int, ...]]]
 
 
-def _find_shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    found = []
+def _find_leading_shape(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    leading_shape = []
     for lengths in zip(*shapes, strict=False):
         if any(length != lengths[0] for length in lengths):
             break
-        found.append(lengths[0])
-    return found
+        leading_shape.append(lengths[0])
+    return leading_shape
 
 
 def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> list[Split]:
@@ -309,35 +309,39 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
 
     The way with the fewest trailing axes of init comes first. The arrays of x have at most as many trailing axes.
     """
-    shared = _find_shared(xs)
-    if not shared:
+    leading_shape = _find_leading_shape(xs)
+    if not leading_shape:
         return []
-    place = resolve_axis(axis, tuple(shared))
-    found: list[Split] = []
+    resolved_axis = resolve_axis(axis, tuple(leading_shape))
+    splits: list[Split] = []
     for own in range(max(map(len, init)) + 1):
         # With a carry of several numbers, x has as many axes of its own if it can.
-        leads = range(len(shared), 0, -1) if own == 0 else range(max(1, len(shared) - own), len(shared) + 1)
+        leads = (
+            range(len(leading_shape), 0, -1)
+            if own == 0
+            else range(max(1, len(leading_shape) - own), len(leading_shape) + 1)
+        )
         for lead in leads:
-            found += _check_split(tuple(shared[:lead]), xs, init, own, place)
+            splits += _check_split(tuple(leading_shape[:lead]), xs, init, own, resolved_axis)
 
     def differ(split: Split) -> bool:
-        leads = {len(each) - len(state) for each, state in zip(init, split[2], strict=True)}
+        leads = {len(shape) - len(state) for shape, state in zip(init, split[2], strict=True)}
         return any(split[2]) and len(leads) > 1
 
     # A vector and a matrix are taken as one carry first, and as vectors for each row only if that fails.
-    return sorted(found, key=differ)
+    return sorted(splits, key=differ)
 
 
 def _check_split(
-    shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, place: int
+    shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, axis: int
 ) -> list[Split]:
     """Return the split with this leading shape, if init broadcasts to its other axes."""
-    if place >= len(shape):
+    if axis >= len(shape):
         return []
-    others = shape[:place] + shape[place + 1 :]
-    states = [each[max(0, len(each) - own) :] for each in init]
-    for each, state in zip(init, states, strict=True):
-        lead = each[: len(each) - len(state)]
+    others = shape[:axis] + shape[axis + 1 :]
+    states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
+    for init_shape, state in zip(init, states, strict=True):
+        lead = init_shape[: len(init_shape) - len(state)]
         try:
             if np.broadcast_shapes(lead, others) != others:
                 return []
@@ -345,7 +349,7 @@ def _check_split(
             return []
     if prod(max(states, key=prod)) > _MAX_NUMBERS:
         return []
-    return [(shape, [each[len(shape) :] for each in xs], states)]
+    return [(shape, [init_shape[len(shape) :] for init_shape in xs], states)]
 
 
 # ----- The step
@@ -359,19 +363,19 @@ def _with_split(
     given: Sequence[Initial],
     split: Split,
     axis: int,
-    home: Device | None,
+    device: Device | None,
 ) -> LoopArguments:
     shape, trailing, states = split
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
-    weak = [_is_weak(each) for each in given]
+    weak = [_is_weak(value) for value in given]
     key = _step_key(f, carry, given, source, states)
-    found = None if key is None else _steps.find(key)
-    if found is None:
-        found = _trace(f, carry, given, states, source, weak)
+    traced = None if key is None else _steps.find(key)
+    if traced is None:
+        traced = _trace(f, carry, given, states, source, weak)
         if key is not None:
-            found = _steps.keep(key, found)
-    step = found
-    on_device = any(isinstance(each, Array) for each in (*leaves, *given))
+            traced = _steps.keep(key, traced)
+    step = traced
+    on_device = any(isinstance(value, Array) for value in (*leaves, *given))
     arrays: list[SomeArray | ParameterArray] = []
     for value, field in zip(given, step.carry.fields, strict=True):
         if isinstance(value, Array):
@@ -382,9 +386,9 @@ def _with_split(
             arrays.append(value.astype(field.scalar.dtype))
         else:
             arrays.append(np.asarray(reveal(value)).astype(field.scalar.dtype))
-    moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
-    place = resolve_axis(axis, tuple(_find_shared([leaf.shape for leaf in leaves])))
-    return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
+    moved = [device.asarray(leaf) if on_device and device is not None else leaf for leaf in leaves]
+    resolved_axis = resolve_axis(axis, tuple(_find_leading_shape([leaf.shape for leaf in leaves])))
+    return LoopArguments(step, tuple(arrays), tuple(moved), shape, resolved_axis, device, on_device, key)
 
 
 def _step_key(
@@ -393,7 +397,7 @@ def _step_key(
     key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None
-    kinds = tuple((None, each.dtype) if isinstance(each, _ARRAYS) else (_kind_of(each), None) for each in given)
+    kinds = tuple((None, value.dtype) if isinstance(value, _ARRAYS) else (_kind_of(value), None) for value in given)
     whole = (key, carry, kinds, source, tuple(states))
     try:
         hash(whole)
@@ -411,18 +415,20 @@ def _trace(
     weak: Sequence[bool],
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
-    choices = [[each.dtype] if isinstance(each, _ARRAYS) else _dtypes(each, source) for each in given]
+    choices = [[value.dtype] if isinstance(value, _ARRAYS) else _dtypes(value, source) for value in given]
     narrow = [is_weak and _is_narrow(kinds[0]) for kinds, is_weak in zip(choices, weak, strict=True)]
     if any(narrow):
-        first = [np.int32 if each else kinds[0] for each, kinds in zip(narrow, choices, strict=True)]
-        kept = keeps_weak(f, carry, [scalar_of(np.dtype(kind)) for kind in first], states, source, weak)
-        for place, stays in enumerate(kept):
-            if narrow[place] and stays:
-                choices[place] = list(dict.fromkeys([np.dtype(np.int32), *choices[place]]))
+        first = [np.int32 if is_narrow else kinds[0] for is_narrow, kinds in zip(narrow, choices, strict=True)]
+        weak_states = keeps_weak(
+            f, carry, [scalar_of(np.dtype(number_type)) for number_type in first], states, source, weak
+        )
+        for index, stays in enumerate(weak_states):
+            if narrow[index] and stays:
+                choices[index] = list(dict.fromkeys([np.dtype(np.int32), *choices[index]]))
     refusals: list[Exception] = []
     for kinds in itertools.islice(itertools.product(*choices), _MAX_TRIES):
         try:
-            return trace_step(f, carry, [scalar_of(np.dtype(kind)) for kind in kinds], states, source)
+            return trace_step(f, carry, [scalar_of(np.dtype(number_type)) for number_type in kinds], states, source)
         except (OperatorError, TypeError) as error:
             refusals.append(error)
     raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
@@ -435,21 +441,21 @@ def _is_narrow(dtype: AnyDType) -> bool:
 
 def _dtypes(value: object, source: Element) -> list[AnyDType]:
     """Return the dtypes that a Python number of init may take, the likeliest first."""
-    kind = _kind_of(value)
+    number_type = _kind_of(value)
     own = [field.scalar for field in source.fields]
 
     def of(*kinds: str) -> list[AnyDType]:
         return [scalar.dtype for scalar in own if scalar.kind in kinds]
 
     integers, floats = of("signed", "unsigned"), of("float")
-    found: list[AnyDType]
-    if kind is complex:
-        found = [np.dtype(np.complex64)]
-    elif kind is float:
-        found = [*floats, np.dtype(np.float32), *of("complex")]
+    dtypes: list[AnyDType]
+    if number_type is complex:
+        dtypes = [np.dtype(np.complex64)]
+    elif number_type is float:
+        dtypes = [*floats, np.dtype(np.float32), *of("complex")]
         # NumPy combines floats with integers of 32 bits or more as float64.
-        found += [] if floats else [np.dtype(np.float64)]
+        dtypes += [] if floats else [np.dtype(np.float64)]
     else:
         # NumPy's own integers, as in tables, are int64.
-        found = [*integers, np.dtype(np.int32), np.dtype(np.int64), *floats, np.dtype(np.float32), *of("complex")]
-    return list(dict.fromkeys(found))
+        dtypes = [*integers, np.dtype(np.int32), np.dtype(np.int64), *floats, np.dtype(np.float32), *of("complex")]
+    return list(dict.fromkeys(dtypes))

@@ -10,14 +10,14 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.linear_recurrence import shift_elements
-from gpuscan.api.loop_arguments import LoopArguments, Place
+from gpuscan.api.loop_arguments import LoopArguments, NodeArray
 from gpuscan.api.loop_steps import Sources, cut_inputs, own_steps
 from gpuscan.api.map import map_fields
 from gpuscan.api.outputs import execute, reduce_rows
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
-from gpuscan.device.reports import Verdict
+from gpuscan.device.reports import ValidationFlag
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.elements import (
     Element,
@@ -56,15 +56,15 @@ class LoopRun:
     def __init__(self, arguments: LoopArguments, derivation: Derivation, reverse: bool, fixed: bool = False) -> None:
         self.arguments, self.derivation, self.reverse, self.fixed = arguments, derivation, reverse, fixed
         self.step: Step = arguments.step
-        self.home = arguments.home
+        self.device = arguments.device
         self.shape, self.axis = arguments.shape, arguments.axis
         # For the index of a node, the array that has its values: inputs of x, and numbers of the carry.
-        self.places: dict[int, Place] = {}
+        self.node_arrays: dict[int, NodeArray] = {}
         numbers = iter(self.step.inputs)
         for array, field in zip(arguments.xs, self.step.source.fields, strict=True):
             for component in range(field.count):
-                self.places[next(numbers).index] = Place(array, field, component)
-        self.spare = next(iter(self.places.values()))
+                self.node_arrays[next(numbers).index] = NodeArray(array, field, component)
+        self.spare = next(iter(self.node_arrays.values()))
         # The last value of each number of the carry, once it is known.
         self.lasts: dict[int, SomeArray | np.generic] = {}
 
@@ -73,28 +73,32 @@ class LoopRun:
     def run(self) -> tuple[object, object]:
         """Return the last carry and the outputs, in the user's structures."""
         step, stages = self.step, self.derivation.stages
-        recurrent = {place for stage in stages for place in stage.places}
-        old_of = {node.index: place for place, node in enumerate(step.states)}
+        recurrent = {state_index for stage in stages for state_index in stage.places}
+        old_of = {node.index: state_index for state_index, node in enumerate(step.states)}
         # A result that is not computed from the carry, or is a number that is there already, is no array to wait for.
-        self.new_of = {step.results[place].index: place for place in recurrent if step.results[place].args}
+        self.new_of = {
+            step.results[state_index].index: state_index for state_index in recurrent if step.results[state_index].args
+        }
 
-        def needs(nodes: Sequence[Node], known: Mapping[int, int]) -> tuple[set[int], set[int]]:
-            cuts = cut_inputs(nodes, known)
+        def needs(nodes: Sequence[Node], new_of: Mapping[int, int]) -> tuple[set[int], set[int]]:
+            cuts = cut_inputs(nodes, new_of)
             return (
-                {known[node.index] for node in cuts if node.index in known},
-                {old_of[node.index] for node in cuts if node.index in old_of and node.index not in known},
+                {new_of[node.index] for node in cuts if node.index in new_of},
+                {old_of[node.index] for node in cuts if node.index in old_of and node.index not in new_of},
             )
 
         new_needed: set[int] = set()
         old_needed: set[int] = set()
         for stage in stages:
-            earlier = {index: place for index, place in self.new_of.items() if place not in stage.places}
+            earlier = {
+                index: state_index for index, state_index in self.new_of.items() if state_index not in stage.places
+            }
             nodes = [*stage.numbers, *([stage.constant] if stage.constant is not None else [])]
             news, olds = needs(nodes, earlier)
             new_needed |= news
             old_needed |= olds
-        for place in self.derivation.direct:
-            news, olds = needs([step.results[place]], self.new_of)
+        for state_index in self.derivation.direct:
+            news, olds = needs([step.results[state_index]], self.new_of)
             new_needed |= news
             old_needed |= olds
         news, olds = needs(step.outputs, self.new_of)
@@ -106,9 +110,9 @@ class LoopRun:
         pending = set(old_needed)
         while pending:
             # An old number that is computed directly needs the arrays that it is computed from.
-            place = pending.pop()
-            if place not in recurrent:
-                more_new, more_old = needs([step.results[place]], self.new_of)
+            state_index = pending.pop()
+            if state_index not in recurrent:
+                more_new, more_old = needs([step.results[state_index]], self.new_of)
                 new_needed |= more_new
                 pending |= more_old - old_needed
                 old_needed |= more_old
@@ -147,27 +151,27 @@ class LoopRun:
     def _order(self) -> list[Stage | int]:
         """Return the stages and the numbers that are computed directly, each after what it depends on."""
         step = self.step
-        places = {node.index: place for place, node in enumerate(step.states)}
+        state_indices = {node.index: state_index for state_index, node in enumerate(step.states)}
         items: list[Stage | int] = [*self.derivation.direct, *self.derivation.stages]
         provides = {item: set(item.places) if isinstance(item, Stage) else {item} for item in items}
-        found: list[Stage | int] = []
+        ordered: list[Stage | int] = []
         done: set[int] = set()
         while items:
             for item in items:
                 own = provides[item]
                 uses = {
-                    places[node.index]
-                    for node in reachable([step.results[place] for place in own])
-                    if node.index in places
+                    state_indices[node.index]
+                    for node in reachable([step.results[state_index] for state_index in own])
+                    if node.index in state_indices
                 }
                 if uses - own <= done:
-                    found.append(item)
+                    ordered.append(item)
                     done |= own
                     items.remove(item)
                     break
             else:
                 raise AssertionError("the parts of a loop depend on each other in a circle")
-        return found
+        return ordered
 
     def _find_fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
         """Return the stage that computes the outputs when it stores its results; None if a separate map computes them.
@@ -182,8 +186,8 @@ class LoopRun:
                 return item if isinstance(item, Stage) else None
         return None
 
-    def field_of(self, place: int) -> Field:
-        return Field("f", self.step.states[place].scalar)
+    def field_of(self, state_index: int) -> Field:
+        return Field("f", self.step.states[state_index].scalar)
 
     # ----- Stages
 
@@ -203,41 +207,41 @@ class LoopRun:
         groups: list[tuple[list[Node], Field]] = [([step.results[p]], self.field_of(p)) for p in new]
         output_groups = _group_by_field(outputs, step.output) if outputs and step.output is not None else []
         # Outputs that are new numbers themselves are not stored twice.
-        shared: dict[int, int] = {}
+        stored_as: dict[int, int] = {}
         stored = list(groups)
         for number, (nodes, field) in enumerate(output_groups):
             same = next(
                 (i for i, (others, f) in enumerate(groups) if others == nodes and f.scalar == field.scalar), None
             )
             if same is None or field.shape:
-                shared[number] = len(stored)
+                stored_as[number] = len(stored)
                 stored.append((nodes, field))
             else:
-                shared[number] = same
+                stored_as[number] = same
         results: Sequence[SomeArray] = []
         if stored:
             problem = self.problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
-            results = execute(problem, self.home, "auto", None)
-        for place, array in zip(new, results, strict=False):
-            self.places[step.results[place].index] = Place(array, self.field_of(place), 0)
-            self.keep_last(place, array)
-        for place in wanted:
-            if place in old_needed and place in new:
-                self.set_old(place, results[new.index(place)])
-        olds = [place for place in wanted if place in old_needed and place not in new]
+            results = execute(problem, self.device, "auto", None)
+        for state_index, array in zip(new, results, strict=False):
+            self.node_arrays[step.results[state_index].index] = NodeArray(array, self.field_of(state_index), 0)
+            self.keep_last(state_index, array)
+        for state_index in wanted:
+            if state_index in old_needed and state_index in new:
+                self.set_old(state_index, results[new.index(state_index)])
+        olds = [state_index for state_index in wanted if state_index in old_needed and state_index not in new]
         if olds:
             problem = self.problem(stage, [[step.results[p]] for p in olds], [self.field_of(p) for p in olds])
-            arrays = execute(replace(problem, exclusive=True), self.home, "auto", None)
-            for place, array in zip(olds, arrays, strict=True):
-                self.places[step.states[place].index] = Place(array, self.field_of(place), 0)
-        ys = [results[shared[number]] for number in range(len(output_groups))]
+            arrays = execute(replace(problem, exclusive=True), self.device, "auto", None)
+            for state_index, array in zip(olds, arrays, strict=True):
+                self.node_arrays[step.states[state_index].index] = NodeArray(array, self.field_of(state_index), 0)
+        ys = [results[stored_as[number]] for number in range(len(output_groups))]
         for number, (nodes, field) in enumerate(output_groups):
             # The last carry is read from outputs that are new numbers.
             for component, node in enumerate(nodes):
-                for place in stage.places:
-                    fits = field.scalar == step.states[place].scalar
-                    if step.results[place] is node and place not in self.lasts and fits:
-                        self.keep_last(place, _component(ys[number], field, component))
+                for state_index in stage.places:
+                    fits = field.scalar == step.states[state_index].scalar
+                    if step.results[state_index] is node and state_index not in self.lasts and fits:
+                        self.keep_last(state_index, _component(ys[number], field, component))
         return ys
 
     def problem(
@@ -260,15 +264,17 @@ class LoopRun:
         step = self.step
         flat = [node for group in nodes for node in group]
         targets_given = targets is not None
-        targets = [step.results[place] for place in stage.places] if targets is None else targets
-        own = {node.index: place for place, node in enumerate(targets)}
+        targets = [step.results[state_index] for state_index in stage.places] if targets is None else targets
+        own = {node.index: state_index for state_index, node in enumerate(targets)}
         carried = self._find_carried(flat, own)
         flagged = stage.constant is not None
         numbers = [*stage.numbers, *([stage.constant] if stage.constant is not None else []), *carried]
         # New numbers that are inputs as they are can be read like any other.
         nodes_of = step.graph.nodes
-        places = {index: p for index, p in self.places.items() if index not in own or not nodes_of[index].args}
-        sources = Sources(numbers, places, self.spare)
+        node_arrays = {
+            index: p for index, p in self.node_arrays.items() if index not in own or not nodes_of[index].args
+        }
+        sources = Sources(numbers, node_arrays, self.spare)
         graph = Graph()
         element = _element([node.scalar for node in numbers])
         loaded = copy_nodes(numbers, graph, sources.inputs(graph))
@@ -294,7 +300,7 @@ class LoopRun:
             after=after if has_maps else None,
             steps=steps if has_maps else None,
         )
-        return seeds_by_rows(problem.made_reproducible() if self.fixed else problem)
+        return seeds_by_rows(problem.as_reproducible() if self.fixed else problem)
 
     def _find_carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
@@ -303,7 +309,7 @@ class LoopRun:
         """
         if not nodes:
             return []
-        known = {**dict.fromkeys(own), **{index: None for index in self.places if index not in own}}
+        cut_nodes = {**dict.fromkeys(own), **{index: None for index in self.node_arrays if index not in own}}
         graph_nodes = _between(nodes, own)
         later = {node.index for node in graph_nodes}
         edges = {
@@ -314,7 +320,7 @@ class LoopRun:
             if arg.index not in later and not arg.is_constant
         }
         edges |= {node.index: node for node in nodes if node.index not in later and not node.is_constant}
-        inputs = [node for node in cut_inputs(list(edges.values()), known) if node.index not in own]
+        inputs = [node for node in cut_inputs(list(edges.values()), cut_nodes) if node.index not in own]
         return list(edges.values()) if len(edges) <= len(inputs) else inputs
 
     def _after(
@@ -331,12 +337,12 @@ class LoopRun:
         inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
         count = len(stage.numbers)
         values = stage.composition.state([trace_node(graph, node) for node in inputs[:count]])
-        places: dict[Node, Node] = {}
+        copies: dict[Node, Node] = {}
         for node, value in zip(carried, inputs[len(inputs) - len(carried) :], strict=True):
-            places[node] = value
+            copies[node] = value
         for node, value in zip(targets, values, strict=True):
-            places[node] = graph.cast(value.nodes[()], node.scalar)
-        flat = iter(copy_nodes([node for group in nodes for node in group], graph, places))
+            copies[node] = graph.cast(value.nodes[()], node.scalar)
+        flat = iter(copy_nodes([node for group in nodes for node in group], graph, copies))
         by_field = [
             [graph.cast(next(flat), field.scalar) for _ in group] for group, field in zip(nodes, fields, strict=True)
         ]
@@ -345,12 +351,12 @@ class LoopRun:
 
     # ----- Initial values
 
-    def initial(self, place: int) -> SomeArray | ParameterArray:
+    def initial(self, state_index: int) -> SomeArray | ParameterArray:
         """Return the values of a number of the carry in init, in a shape that broadcasts to the other axes."""
         start = 0
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
-            if place < start + field.count:
-                at = list(np.ndindex(field.shape))[place - start]
+            if state_index < start + field.count:
+                at = list(np.ndindex(field.shape))[state_index - start]
                 return leaf[(..., *at)] if field.shape else leaf
             start += field.count
         raise AssertionError("the carry has fewer numbers")
@@ -359,22 +365,22 @@ class LoopRun:
         self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, object]], start: Sequence[SomeArray] | None
     ) -> tuple[SomeArray, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
-        given = [self.initial(place) for place in stage.places] if start is None else list(start)
+        given = [self.initial(state_index) for state_index in stage.places] if start is None else list(start)
         count = len(stage.numbers)
         rows = int(np.prod(self.arguments.others, dtype=np.int64))
-        if any(isinstance(each, Array) for each in given):
-            assert self.home is not None
+        if any(isinstance(value, Array) for value in given):
+            assert self.device is not None
             seeds: list[SomeArray] = list(self._seeds_on_device(stage, element, given))
         else:
             others = self.arguments.others
             kinds = [field.scalar.dtype for field in element.fields[:count]]
-            wide_kinds = [compute_dtype(scalar_of(each.dtype)) for each in given]
+            wide_kinds = [compute_dtype(scalar_of(value.dtype)) for value in given]
 
             def start_of(*arrays: AnyArray) -> list[AnyArray]:
                 wide = []
-                for each, kind in zip(arrays, wide_kinds, strict=True):
+                for value, kind in zip(arrays, wide_kinds, strict=True):
                     whole = np.empty(others, kind)
-                    whole[...] = each
+                    whole[...] = value
                     wide.append(whole.reshape(rows))
                 numbers = stage.composition.start(wide)
                 return [np.asarray(number).astype(kind) for number, kind in zip(numbers, kinds, strict=True)]
@@ -385,70 +391,70 @@ class LoopRun:
         return tuple(seeds)
 
     def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
-        assert self.home is not None
-        context = self.home._context
+        assert self.device is not None
+        context = self.device._context
         arrays = [
-            Array._of(self.home, upload_array(context, each))
-            if isinstance(each, ParameterArray)
-            else self.home.asarray(each)
-            for each in given
+            Array._of(self.device, upload_array(context, number))
+            if isinstance(number, ParameterArray)
+            else self.device.asarray(number)
+            for number in given
         ]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
         graph = Graph()
         inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
-        wide = [each.astype(compute_dtype(each.scalar)) for each in inputs]
+        wide = [number.astype(compute_dtype(number.scalar)) for number in inputs]
         count = len(stage.numbers)
         numbers = stage.composition.start(wide)
         fields = [Field(f"f{i}", element.fields[i].scalar) for i in range(count)]
         nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        found = map_fields(function, arrays, shape, self.home)
+        seeds = map_fields(function, arrays, shape, self.device)
         if isinstance(stage.composition, TableMaps):
             self._check_states(stage.composition, source, arrays, shape)
-        return found
+        return seeds
 
     def _check_states(
         self, maps: TableMaps, source: Element, arrays: Sequence[SomeArray], shape: tuple[int, ...]
     ) -> None:
         """Search init for values that are not states. The result is read with the reports."""
-        assert self.home is not None
+        assert self.device is not None
         graph = Graph()
         inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
         outside = maps.is_outside(inputs).nodes[()]
         function = map_of(graph, source, [[outside]], bundle_of([Field("f", outside.scalar)]))
-        (words,) = map_fields(function, arrays, shape, self.home)
-        found = reduce(words.reshape((-1,)), "maximum")
+        (words,) = map_fields(function, arrays, shape, self.device)
+        any_outside = reduce(words.reshape((-1,)), "maximum")
         error = LoopError(
             f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value "
             "on the device that is none of them. Pass init as a number or a NumPy array, so that its values are states"
         )
-        context = self.home._context
-        context.read_verdict_later(Verdict(found, lambda read: error if read[0] else None, ()))
+        context = self.device._context
+        context.read_validation_flag_later(ValidationFlag(any_outside, lambda read: error if read[0] else None, ()))
         context.check_if_many()
 
     # ----- Arrays
 
-    def set_old(self, place: int, array: SomeArray) -> None:
+    def set_old(self, state_index: int, array: SomeArray) -> None:
         """Keep the array of the old numbers: the new ones, shifted by one step."""
-        field = self.field_of(place)
+        field = self.field_of(state_index)
         others = self.arguments.others
-        start = self.initial(place)
+        start = self.initial(state_index)
         old: SomeArray
         if isinstance(array, Array):
             seed = start if isinstance(start, Array) else broadcast_array(start, others).reshape(-1)
-            old = shift_elements(array, (seed,), self.shape, self.axis, reverse=self.reverse, home=self.home)
+            old = shift_elements(array, (seed,), self.shape, self.axis, reverse=self.reverse, device=self.device)
         else:
             old = reference.shift(array, np.broadcast_to(start, others), self.axis, reverse=self.reverse)
-        self.places[self.step.states[place].index] = Place(old, field, 0)
+        self.node_arrays[self.step.states[state_index].index] = NodeArray(old, field, 0)
 
     def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Sequence[SomeArray]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
-        sources = Sources(flat, self.places, self.spare)
+        sources = Sources(flat, self.node_arrays, self.spare)
         graph = Graph()
-        found = iter(copy_nodes(flat, graph, sources.inputs(graph)))
-        by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
+        copies = iter(copy_nodes(flat, graph, sources.inputs(graph)))
+        by_field = [[graph.cast(next(copies), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
         return self.elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
 
     def elementwise(self, function: Map, arrays: Sequence[SomeArray]) -> Sequence[SomeArray]:
@@ -465,47 +471,47 @@ class LoopRun:
                 axis=self.axis,
                 before=function,
             )
-            return execute(problem.made_reproducible() if self.fixed else problem, self.home, "auto", None)
-        return map_fields(function, arrays, self.shape, self.home)
+            return execute(problem.as_reproducible() if self.fixed else problem, self.device, "auto", None)
+        return map_fields(function, arrays, self.shape, self.device)
 
     def _map_outputs(self) -> list[SomeArray]:
         step = self.step
         assert step.output is not None
         groups = _group_by_field(step.outputs, step.output)
-        found: dict[int, SomeArray] = {}
+        outputs: dict[int, SomeArray] = {}
         rest = []
         for number, (nodes, field) in enumerate(groups):
-            place = self.places.get(nodes[0].index) if len(nodes) == 1 and not field.shape else None
-            own = place is not None and nodes[0].index in self.new_of and place.field.scalar == field.scalar
-            if own and place is not None:
-                found[number] = place.array
+            node_array = self.node_arrays.get(nodes[0].index) if len(nodes) == 1 and not field.shape else None
+            own = node_array is not None and nodes[0].index in self.new_of and node_array.field.scalar == field.scalar
+            if own and node_array is not None:
+                outputs[number] = node_array.array
             else:
                 rest.append(number)
         if rest:
             arrays = self.map_nodes([groups[i][0] for i in rest], [groups[i][1] for i in rest])
             for number, array in zip(rest, arrays, strict=True):
-                found[number] = array
-        return [found[number] for number in range(len(groups))]
+                outputs[number] = array
+        return [outputs[number] for number in range(len(groups))]
 
     # ----- The last carry
 
-    def keep_last(self, place: int, array: SomeArray) -> None:
+    def keep_last(self, state_index: int, array: SomeArray) -> None:
         """Keep a copy of the last values along the axis, if there are any."""
         if self.shape[self.axis]:
             last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
-            self.lasts[place] = last.copy()
+            self.lasts[state_index] = last.copy()
 
     def finish(self) -> tuple[object, object]:
         """Return the last carry, and the outputs of the arrays that are there."""
         ys = None if self.step.output is None else self.step.output.structure.build_bundle(self._map_outputs())
         return self._carry(), ys
 
-    def on_home(self, array: AnyArray) -> AnyArray | Array:
+    def move_to_device(self, array: AnyArray) -> AnyArray | Array:
         """Return the array on the device if the arrays of the loop are on it, else the NumPy array itself."""
         if not self.arguments.on_device:
             return array
-        assert self.home is not None
-        return new_array(self.home, np.asarray(array, order="C"))
+        assert self.device is not None
+        return new_array(self.device, np.asarray(array, order="C"))
 
     def _carry(self) -> object:
         """Return the last carry, in the structure of init."""
@@ -514,16 +520,16 @@ class LoopRun:
         if 0 in self.shape:
             return self._initial_carry()
         for stage in self.derivation.stages:
-            missing = [place for place in stage.places if place not in self.lasts]
+            missing = [state_index for state_index in stage.places if state_index not in self.lasts]
             if missing:
-                for place, value in zip(missing, self._reduce(stage, missing), strict=True):
-                    self.lasts[place] = value
-        for place in self.derivation.direct:
-            if place not in self.lasts:
-                self.lasts[place] = self._direct_last(place)
+                for state_index, value in zip(missing, self._reduce(stage, missing), strict=True):
+                    self.lasts[state_index] = value
+        for state_index in self.derivation.direct:
+            if state_index not in self.lasts:
+                self.lasts[state_index] = self._direct_last(state_index)
         leaves, start = [], 0
         for field in step.carry.fields:
-            numbers = [self.lasts[place] for place in range(start, start + field.count)]
+            numbers = [self.lasts[state_index] for state_index in range(start, start + field.count)]
             start += field.count
             leaves.append(stack_numbers(numbers, field, self.arguments.others))
         assert start == count
@@ -536,43 +542,43 @@ class LoopRun:
             if isinstance(leaf, Array):
                 whole: SomeArray = leaf._view_at(shape, broadcast_strides(leaf.shape, leaf.strides, shape)).copy()
             else:
-                whole = self.on_home(np.broadcast_to(leaf, shape).copy())
+                whole = self.move_to_device(np.broadcast_to(leaf, shape).copy())
             leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
         return self.step.carry.structure.build_bundle(leaves)
 
-    def _direct_last(self, place: int) -> SomeArray:
+    def _direct_last(self, state_index: int) -> SomeArray:
         """Return the last value of a number that is computed from x and other numbers: a map of one step."""
         step = self.step
-        node = step.results[place]
-        needed = cut_inputs([node], self.places)
+        node = step.results[state_index]
+        needed = cut_inputs([node], self.node_arrays)
         one = slice(0, 1) if self.reverse else slice(-1, None)
         at = (slice(None),) * self.axis + (one,)
-        known = {each.index: self.places[each.index] for each in needed}
-        places = {index: replace(place, array=place.array[at]) for index, place in known.items()}
+        inputs = {node.index: self.node_arrays[node.index] for node in needed}
+        node_arrays = {index: replace(node_array, array=node_array.array[at]) for index, node_array in inputs.items()}
         shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
-        (found,) = part_of(self, places, shape).map_nodes([[node]], [self.field_of(place)])
-        return found.reshape(self.arguments.others)
+        (last,) = part_of(self, node_arrays, shape).map_nodes([[node]], [self.field_of(state_index)])
+        return last.reshape(self.arguments.others)
 
-    def _reduce(self, stage: Stage, places: Sequence[int]) -> list[SomeArray]:
+    def _reduce(self, stage: Stage, state_indices: Sequence[int]) -> list[SomeArray]:
         """Return the last values of numbers that no array has: a reduction of the stage's maps."""
-        nodes = [[self.step.results[place]] for place in places]
-        problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
+        nodes = [[self.step.results[state_index]] for state_index in state_indices]
+        problem = self.problem(stage, nodes, [self.field_of(state_index) for state_index in state_indices])
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
             problem = replace(problem, leaves=tuple(as_some_array(leaf)[at] for leaf in problem.leaves), reverse=False)
-        return [each.reshape(self.arguments.others) for each in reduce_rows(problem.as_reduction(), self.home)]
+        return [last.reshape(self.arguments.others) for last in reduce_rows(problem.as_reduction(), self.device)]
 
 
-def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -> LoopRun:
+def part_of(run: LoopRun, node_arrays: Mapping[int, NodeArray], shape: tuple[int, ...]) -> LoopRun:
     """Return a run of the same step over other arrays.
 
     Args:
         run: the run.
-        places: the arrays of nodes.
+        node_arrays: the arrays of nodes.
         shape: the shape that they share.
     """
     other = copy(run)
-    other.places, other.shape = dict(places), shape
+    other.node_arrays, other.shape = dict(node_arrays), shape
     if shape != run.shape:
         at = (slice(None),) * run.axis + (slice(0, 1),)
         other.spare = replace(run.spare, array=run.spare.array[at])
@@ -588,8 +594,8 @@ def stack_numbers(
         return value if isinstance(value, Array) else np.asarray(value, field.scalar.dtype)[()]
     shape = (*others, *field.shape)
     if isinstance(numbers[0], Array):
-        return np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1).reshape(shape)
-    return np.stack([np.asarray(each) for each in numbers], axis=-1).reshape(shape)
+        return np.concatenate([number.reshape((*others, 1)) for number in numbers], axis=-1).reshape(shape)
+    return np.stack([np.asarray(number) for number in numbers], axis=-1).reshape(shape)
 
 
 def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
@@ -601,19 +607,19 @@ def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         if node.index not in seen:
             seen[node.index] = node
             waiting.extend(() if node.index in own else node.args)
-    found: dict[int, Node] = {}
+    dependent: dict[int, Node] = {}
     for index in sorted(seen):
-        if index in own or any(arg.index in found for arg in seen[index].args):
-            found[index] = seen[index]
-    return list(found.values())
+        if index in own or any(arg.index in dependent for arg in seen[index].args):
+            dependent[index] = seen[index]
+    return list(dependent.values())
 
 
 def _group_by_field(nodes: Sequence[Node], element: Element) -> list[tuple[list[Node], Field]]:
     """Return nodes field by field."""
-    found, rest = [], iter(nodes)
+    groups, rest = [], iter(nodes)
     for field in element.fields:
-        found.append(([next(rest) for _ in range(field.count)], replace(field, name="f")))
-    return found
+        groups.append(([next(rest) for _ in range(field.count)], replace(field, name="f")))
+    return groups
 
 
 def _component(array: SomeArray, field: Field, component: int) -> SomeArray:
@@ -624,7 +630,9 @@ def _component(array: SomeArray, field: Field, component: int) -> SomeArray:
 
 def _element(scalars: Sequence[Scalar]) -> Element:
     """Return the element of these numbers, which is no bundle if there is one."""
-    return element_of([scalars[0].dtype]) if len(scalars) == 1 else bundle_of([Field("f", each) for each in scalars])
+    return (
+        element_of([scalars[0].dtype]) if len(scalars) == 1 else bundle_of([Field("f", scalar) for scalar in scalars])
+    )
 
 
 def _is_identity(function: Map) -> bool:

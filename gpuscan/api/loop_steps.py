@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import SomeArray
-from gpuscan.api.loop_arguments import Place
+from gpuscan.api.loop_arguments import NodeArray
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
@@ -24,33 +24,33 @@ class Sources:
 
     Args:
         nodes: the nodes.
-        places: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
+        node_arrays: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
         spare: an array to read if the nodes need none.
     """
 
-    def __init__(self, nodes: Sequence[Node], places: Mapping[int, Place], spare: Place) -> None:
+    def __init__(self, nodes: Sequence[Node], node_arrays: Mapping[int, NodeArray], spare: NodeArray) -> None:
         self.arrays: list[SomeArray] = []
         self.fields: list[Field] = []
-        found = {node: places[node.index] for node in cut_inputs(nodes, places)}
-        self._of: dict[Node, tuple[int, Place]] = {}
-        for node, place in found.items():
-            self._of[node] = (self._number(place), place)
+        needed = {node: node_arrays[node.index] for node in cut_inputs(nodes, node_arrays)}
+        self._of: dict[Node, tuple[int, NodeArray]] = {}
+        for node, node_array in needed.items():
+            self._of[node] = (self._number(node_array), node_array)
         if not self.arrays:
             self._number(spare)
         self.element = bundle_of(self.fields)
 
-    def _number(self, place: Place) -> int:
+    def _number(self, node_array: NodeArray) -> int:
         for number, array in enumerate(self.arrays):
-            if array is place.array:
+            if array is node_array.array:
                 return number
-        self.arrays.append(place.array)
-        self.fields.append(place.field)
+        self.arrays.append(node_array.array)
+        self.fields.append(node_array.field)
         return len(self.arrays) - 1
 
     def have(self, nodes: Sequence[Node], others: Sequence[Node]) -> bool:
         """Return True if nodes can be computed from these arrays and from other nodes."""
-        known = {node.index: None for node in (*self._of, *others)}
-        return all(node.index in known for node in cut_inputs(nodes, known))
+        given = {node.index: None for node in (*self._of, *others)}
+        return all(node.index in given for node in cut_inputs(nodes, given))
 
     def inputs(self, graph: Graph, first: int = 0) -> dict[Node, Node]:
         """Return for each node the node of another graph that replaces it.
@@ -59,27 +59,27 @@ class Sources:
             graph: the other graph.
             first: the number of the input that is the first array.
         """
-        found = {}
-        for node, (number, place) in self._of.items():
-            value = graph.input(0, first + number, place.component, place.field.scalar)
-            found[node] = graph.cast(value, node.scalar)
-        return found
+        inputs = {}
+        for node, (number, node_array) in self._of.items():
+            value = graph.input(0, first + number, node_array.component, node_array.field.scalar)
+            inputs[node] = graph.cast(value, node.scalar)
+        return inputs
 
 
-def cut_inputs(nodes: Sequence[Node], places: Mapping[int, object]) -> list[Node]:
+def cut_inputs(nodes: Sequence[Node], stops: Mapping[int, object]) -> list[Node]:
     """Return the first nodes with an array, and the inputs without one, that nodes are computed from."""
     seen: dict[int, Node] = {}
-    waiting, found = list(nodes), []
+    waiting, cut = list(nodes), []
     while waiting:
         node = waiting.pop()
         if node.index in seen:
             continue
         seen[node.index] = node
-        if node.index in places or node.op == "input":
-            found.append(node)
+        if node.index in stops or node.op == "input":
+            cut.append(node)
         else:
             waiting.extend(node.args)
-    return sorted(found, key=lambda node: node.index)
+    return sorted(cut, key=lambda node: node.index)
 
 
 def own_steps(
@@ -93,7 +93,7 @@ def own_steps(
 ) -> OwnSteps | None:
     """Return the stage's steps as the user wrote them; None if a scan has to combine maps at each element."""
     maps = stage.composition
-    olds, news = ([each[place] for place in stage.places] for each in (step.states, step.results))
+    olds, news = ([numbers[index] for index in stage.places] for numbers in (step.states, step.results))
     rounded = any(node.scalar.kind == "float" and node.scalar.bits == 16 for node in olds)
     if not maps.takes_steps or rounded or not sources.have(news, olds):
         return None
@@ -101,13 +101,13 @@ def own_steps(
     both = bundle_of([*state.fields, *sources.element.fields])
     count = len(olds)
 
-    def function(wanted: Sequence[Node], known: Sequence[Node], result: Element) -> Map:
+    def function(wanted: Sequence[Node], states: Sequence[Node], result: Element) -> Map:
         """Return nodes as a function of a state and a source. The known nodes are the numbers of the state."""
         graph = Graph()
         inputs = sources.inputs(graph, count)
-        inputs |= {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(known)}
-        found = iter(copy_nodes(wanted, graph, inputs))
-        by_field = [[graph.cast(next(found), f.scalar) for _ in range(f.count)] for f in result.fields]
+        inputs |= {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(states)}
+        copies = iter(copy_nodes(wanted, graph, inputs))
+        by_field = [[graph.cast(next(copies), f.scalar) for _ in range(f.count)] for f in result.fields]
         return map_of(graph, both, by_field, result)
 
     graph = Graph()
@@ -136,8 +136,8 @@ def _composing(stage: Stage, sources: Sources, element: Element, carried: Sequen
 
     def right_of(graph: Graph, first: int) -> tuple[list[Any], list[Any]]:
         """Return the plain numbers of a step, and the flag and the carried numbers of its element."""
-        found = [trace_node(graph, node) for node in copy_nodes(wanted, graph, sources.inputs(graph, first))]
-        return found[: len(stage.plain)], found[len(stage.plain) :]
+        numbers = [trace_node(graph, node) for node in copy_nodes(wanted, graph, sources.inputs(graph, first))]
+        return numbers[: len(stage.plain)], numbers[len(stage.plain) :]
 
     def function(graph: Graph, source: Sequence[Field], numbers: Sequence[Any]) -> Map:
         pairs = zip(numbers, element.fields, strict=True)

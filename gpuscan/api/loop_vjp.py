@@ -12,7 +12,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
-from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
+from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, part_of
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Element, Field
@@ -113,7 +113,7 @@ class _Backward:
     def __init__(self, arguments: LoopArguments, reverse: bool, grad_ys: object, grad_carry: object) -> None:
         self.arguments, self.reverse, step = arguments, reverse, arguments.step
         self.step = step
-        self.found = linearise(step)
+        self.linearised = linearise(step)
         self.forward = LoopRun(arguments, arguments.derivation(), reverse)
         self.given = self._gradients("grad_ys", grad_ys, step.output, arguments.shape)
         self.last = self._gradients("grad_carry", grad_carry, step.carry, arguments.others)
@@ -138,10 +138,10 @@ class _Backward:
                 f"{name}={abbreviate(value)} was passed, but its structure is not that of the loop's results; pass one "
                 "gradient for each array of them"
             ) from None
-        found: list[SomeArray | None] = []
+        gradients: list[SomeArray | None] = []
         for leaf, field in zip(leaves, element.fields, strict=True):
             if leaf is None or field.scalar.kind not in CONTINUOUS:
-                found.append(None)
+                gradients.append(None)
                 continue
             array = as_some_array(leaf)
             if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
@@ -153,23 +153,23 @@ class _Backward:
                     f"pass "
                     "arrays of one shape"
                 )
-            found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
-        return found
+            gradients.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
+        return gradients
 
     def _move(self, array: object) -> SomeArray:
-        home = self.arguments.home
-        assert home is not None
-        return new_array(home, np.ascontiguousarray(array))
+        device = self.arguments.device
+        assert device is not None
+        return new_array(device, np.ascontiguousarray(array))
 
     def run(self) -> tuple[object, object]:
         """Return the gradients of init and of xs."""
-        step, run, found = self.step, self.forward, self.found
+        step, run, linearised = self.step, self.forward, self.linearised
         graph = step.graph
         run.all_states()
         # All that is computed now depends on the old carries, x, and the gradients.
         for node in step.results:
             if node.op != "input":
-                run.places.pop(node.index, None)
+                run.node_arrays.pop(node.index, None)
         outputs: list[Node | None] = []
         for number, (array, field) in enumerate(
             zip(self.given, () if step.output is None else step.output.fields, strict=True)
@@ -179,29 +179,29 @@ class _Backward:
                     outputs.append(None)
                     continue
                 node = graph.input(5, number, component, field.scalar)
-                run.places[node.index] = Place(array, field, component)
+                run.node_arrays[node.index] = NodeArray(array, field, component)
                 outputs.append(node)
-        olds = [step.states[place] for place in found.places]
-        jacobian = found.jacobian()
+        olds = [step.states[index] for index in linearised.places]
+        jacobian = linearised.jacobian()
         transposed = [list(row) for row in zip(*jacobian, strict=True)]
-        shift = found.backwards([], outputs, olds)
-        stage = found.affine_stage(transposed, shift)
-        after = [graph.input(6, 0, place, found.scalar) for place in range(len(olds))]
-        fields = [Field("f", found.scalar) for _ in olds]
+        shift = linearised.backwards([], outputs, olds)
+        stage = linearised.affine_stage(transposed, shift)
+        after = [graph.input(6, 0, index, linearised.scalar) for index in range(len(olds))]
+        fields = [Field("f", linearised.scalar) for _ in olds]
         start = self._start()
-        backward = part_of(run, run.places, run.shape)
+        backward = part_of(run, run.node_arrays, run.shape)
         backward.reverse = not self.reverse
         problem = backward.problem(stage, [[node] for node in after], fields, after, start)
-        arrays = execute(replace(problem, exclusive=True), self.arguments.home, "auto", None)
+        arrays = execute(replace(problem, exclusive=True), self.arguments.device, "auto", None)
         for node, array, field in zip(after, arrays, fields, strict=True):
-            run.places[node.index] = Place(array, field, 0)
+            run.node_arrays[node.index] = NodeArray(array, field, 0)
         grad_xs = self._of_inputs(after, outputs)
         grad_init = self._of_init(after, outputs, olds)
         return grad_init, grad_xs
 
     def _start(self) -> list[SomeArray]:
         """Return the gradient of each number of the last carry."""
-        dtype = self.found.scalar.dtype
+        dtype = self.linearised.scalar.dtype
         numbers: list[SomeArray] = []
         for array, field in zip(self.last, self.step.carry.fields, strict=True):
             for at in np.ndindex(field.shape):
@@ -210,23 +210,23 @@ class _Backward:
                 else:
                     number = array[(..., *at)] if field.shape else array
                     numbers.append(number.astype(dtype))
-        return [numbers[place] for place in self.found.places]
+        return [numbers[index] for index in self.linearised.places]
 
     def _of_inputs(self, after: Sequence[Node], outputs: Sequence[Node | None]) -> object:
         """Return the gradients of the arrays of x."""
         step, run = self.step, self.forward
         inputs = iter(step.inputs)
         groups: list[tuple[list[Node], Field]] = []
-        kept: list[int] = []
+        field_numbers: list[int] = []
         for number, field in enumerate(step.source.fields):
             own = [next(inputs) for _ in range(field.count)]
             if field.scalar.kind in CONTINUOUS:
-                groups.append((self.found.backwards(after, outputs, own), Field("f", field.scalar, field.shape)))
-                kept.append(number)
+                groups.append((self.linearised.backwards(after, outputs, own), Field("f", field.scalar, field.shape)))
+                field_numbers.append(number)
         leaves: list[SomeArray | None] = [None] * len(step.source.fields)
         if groups:
             arrays = run.map_nodes([nodes for nodes, _ in groups], [field for _, field in groups])
-            for number, array in zip(kept, arrays, strict=True):
+            for number, array in zip(field_numbers, arrays, strict=True):
                 leaves[number] = array
         return step.source.structure.build_bundle(leaves)
 
@@ -237,20 +237,24 @@ class _Backward:
         if 0 in self.arguments.shape:
             # The last carry is init itself.
             numbers = {
-                place: start if isinstance(start, Array) else run.on_home(np.broadcast_to(start, others))
-                for place, start in zip(self.found.places, self._start(), strict=True)
+                state_index: start if isinstance(start, Array) else run.move_to_device(np.broadcast_to(start, others))
+                for state_index, start in zip(self.linearised.places, self._start(), strict=True)
             }
         else:
             first = slice(-1, None) if self.reverse else slice(0, 1)
             at = (slice(None),) * run.axis + (first,)
-            places = {
-                index: Place(place.array[at], place.field, place.component) for index, place in run.places.items()
+            node_arrays = {
+                index: NodeArray(node_array.array[at], node_array.field, node_array.component)
+                for index, node_array in run.node_arrays.items()
             }
             shape = (*run.shape[: run.axis], 1, *run.shape[run.axis + 1 :])
-            nodes = self.found.backwards(after, outputs, olds)
-            fields = [Field("f", self.found.scalar) for _ in olds]
-            arrays = part_of(run, places, shape).map_nodes([[node] for node in nodes], fields)
-            numbers = {place: array.reshape(others) for place, array in zip(self.found.places, arrays, strict=True)}
+            nodes = self.linearised.backwards(after, outputs, olds)
+            fields = [Field("f", self.linearised.scalar) for _ in olds]
+            arrays = part_of(run, node_arrays, shape).map_nodes([[node] for node in nodes], fields)
+            numbers = {
+                state_index: array.reshape(others)
+                for state_index, array in zip(self.linearised.places, arrays, strict=True)
+            }
         leaves: list[SomeArray | np.generic | None] = []
         start = 0
         for leaf, field in zip(self.arguments.init, step.carry.fields, strict=True):
@@ -259,7 +263,7 @@ class _Backward:
             if own[0] not in numbers:
                 leaves.append(None)
                 continue
-            whole = self._join([numbers[place] for place in own], field)
+            whole = self._join([numbers[state_index] for state_index in own], field)
             leaves.append(self._sum(whole, tuple(np.shape(leaf)), field))
         return step.carry.structure.build_bundle(leaves)
 
@@ -267,13 +271,13 @@ class _Backward:
         others = self.arguments.others
         if not field.shape:
             return numbers[0]
-        stacked = np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1)
+        stacked = np.concatenate([number.reshape((*others, 1)) for number in numbers], axis=-1)
         return stacked.reshape((*others, *field.shape))
 
     def _sum(self, whole: object, shape: tuple[int, ...], field: Field) -> SomeArray | np.generic:
         """Return the gradient of an array of init, which was broadcast to the other axes."""
         dtype = field.scalar.dtype
         if isinstance(whole, Array):
-            return gradient_of_broadcast(whole, shape, dtype, self.arguments.home, None)
+            return gradient_of_broadcast(whole, shape, dtype, self.arguments.device, None)
         total = sum_to_shape(shape, np.asarray(whole)).astype(dtype, copy=False)
         return total if total.ndim else total[()]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
@@ -98,7 +98,7 @@ def map(
     """
     if not callable(function):
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
-    if not FLOATS.isdisjoint([type(each) for each in arrays]):
+    if not FLOATS.isdisjoint([type(array) for array in arrays]):
         function, arrays = _with_numbers(function, arrays)
     return _map(function, *arrays, out=out, device=device)
 
@@ -107,14 +107,14 @@ def _with_numbers(
     function: Callable[..., object], arguments: Sequence[object]
 ) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Return a function that closes over the floats among its arguments, and the other arguments."""
-    numbers = tuple([each if type(each) in FLOATS else None for each in arguments])
+    numbers = tuple([argument if type(argument) in FLOATS else None for argument in arguments])
 
     @functools.wraps(function)
     def of_arrays(*arrays: object) -> object:
         following = iter(arrays)
         return function(*[next(following) if number is None else number for number in numbers])
 
-    return of_arrays, tuple([each for each in arguments if type(each) not in FLOATS])
+    return of_arrays, tuple([argument for argument in arguments if type(argument) not in FLOATS])
 
 
 @launchable_with(data=["arrays"])
@@ -128,13 +128,13 @@ def _map(
         if is_number(array):
             parts.append(array)
             continue
-        structure, found = structure_and_leaves(array)
+        structure, given = structure_and_leaves(array)
         parts.append((len(leaves), structure))
-        leaves += [native(as_some_array(leaf)) for leaf in found]
+        leaves += [native(as_some_array(leaf)) for leaf in given]
     if not leaves:
         raise TypeError("gpuscan.map was called without an array; pass one array or more after the function")
     shape = common_shape([leaf.shape for leaf in leaves])
-    home = home_of(leaves, device)
+    call_device = find_call_device(leaves, device)
 
     @functools.wraps(function)
     def of_all(numbers: Sequence[object]) -> object:
@@ -146,7 +146,7 @@ def _map(
         )
 
     traced_function = trace_function(of_all, numbers_of(leaves), "the function of gpuscan.map")
-    return map_leaves(traced_function, leaves, shape, home, out)
+    return map_leaves(traced_function, leaves, shape, call_device, out)
 
 
 def is_number(value: object) -> bool:
@@ -176,12 +176,12 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def map_leaves(
-    function: Map, leaves: Sequence[SomeArray], shape: tuple[int, ...], home: Device | None, out: object
+    function: Map, leaves: Sequence[SomeArray], shape: tuple[int, ...], device: Device | None, out: object
 ) -> object:
     """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
     on_device = any(isinstance(leaf, Array) for leaf in leaves)
-    outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)
-    results = map_fields(function, leaves, shape, home, outputs)
+    outputs = check_out(_stand_in(function, leaves, shape), out, device if on_device else None)
+    results = map_fields(function, leaves, shape, device, outputs)
     if out is not None:
         return out
     # NumPy's functions give numbers, not arrays of shape ().
@@ -193,7 +193,7 @@ def map_fields(
     function: Map,
     leaves: Sequence[SomeArray],
     shape: tuple[int, ...],
-    home: Device | None,
+    device: Device | None,
     outputs: Sequence[SomeArray] | None = None,
 ) -> Sequence[SomeArray]:
     """Return the result of a traced function of a tuple of numbers: one array for each field.
@@ -202,22 +202,22 @@ def map_fields(
         function: the function.
         leaves: an array for each number.
         shape: the shape that the arrays broadcast to.
-        home: the device to run on; None for NumPy.
+        device: the device to run on; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
     """
     if any(isinstance(leaf, Array) for leaf in leaves):
-        assert home is not None
-        sources = [home.asarray(leaf) for leaf in leaves]
-        places = None if outputs is None else arrays_on_device(outputs)
-        found = map_elements(home._context, sources, function, shape, places)
-        return places or [Array._of(home, array) for array in found]
+        assert device is not None
+        sources = [device.asarray(leaf) for leaf in leaves]
+        targets = None if outputs is None else arrays_on_device(outputs)
+        computed = map_elements(device._context, sources, function, shape, targets)
+        return targets or [Array._of(device, array) for array in computed]
     given = as_numpy_arrays(leaves)
     results = _empty(function, shape) if outputs is None else as_numpy_arrays(outputs)
-    if home is None:
+    if device is None:
         for target, values in zip(results, map_arrays(function, given, shape), strict=True):
             target[...] = values
     else:
-        _map_host(home, function, given, shape, results)
+        _map_host(device, function, given, shape, results)
     return results
 
 
@@ -232,7 +232,7 @@ def _empty(function: Map, shape: tuple[int, ...]) -> list[AnyArray]:
 
 
 def _map_host(
-    home: Device, function: Map, leaves: Sequence[AnyArray], shape: tuple[int, ...], results: Sequence[AnyArray]
+    device: Device, function: Map, leaves: Sequence[AnyArray], shape: tuple[int, ...], results: Sequence[AnyArray]
 ) -> None:
     """Write the results for NumPy arrays, piece by piece along the longest axis. Inputs may be outputs, too."""
     if not results[0].size:
@@ -242,16 +242,16 @@ def _map_host(
     axis = shape.index(max(shape)) if shape else 0
     total = sum(array.nbytes for array in (*leaves, *results))
     length = shape[axis] if shape else 1
-    piece_bytes = min(_PIECE_BYTES, home._context.pool.largest)
+    piece_bytes = min(_PIECE_BYTES, device._context.pool.largest)
     step = max(1, min(length, length * piece_bytes // max(1, total)))
     for start in range(0, length, step):
         piece = slice(start, start + step)
-        sources = [home.asarray(_part(leaf, shape, axis, piece)) for leaf in leaves]
+        sources = [device.asarray(_part(leaf, shape, axis, piece)) for leaf in leaves]
         targets = [result[(slice(None),) * axis + (piece,)] if shape else result for result in results]
         lead = targets[0].shape[: len(shape)]
-        for target, array in zip(targets, map_elements(home._context, sources, function, lead), strict=True):
+        for target, array in zip(targets, map_elements(device._context, sources, function, lead), strict=True):
             target[...] = array._read()
-    home._context.check()
+    device._context.check()
 
 
 def _part(leaf: AnyArray, shape: tuple[int, ...], axis: int, piece: slice) -> AnyArray:

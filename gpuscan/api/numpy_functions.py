@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array, Axes, Kind, Out, SomeArray, answer_protocols, as_some_array, by_numpy, new_array
-from gpuscan.api.array_indices import places_of_mask, take_along_axis, take_at
+from gpuscan.api.array_indices import find_true_indices, take_along_axis, take_at
 from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.outputs import check_place
+from gpuscan.api.outputs import check_out_array
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
@@ -79,7 +79,7 @@ def _axes(axis: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> Sequenc
     """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
     if axis is None:
         return range(len(shape))
-    return [resolve_axis(each, shape) for each in (axis if isinstance(axis, tuple) else (axis,))]
+    return [resolve_axis(number, shape) for number in (axis if isinstance(axis, tuple) else (axis,))]
 
 
 def _array(name: str, value: object) -> Array:
@@ -135,13 +135,15 @@ _form_of(np.all)(_extreme(np.logical_and))
 @_form_of(np.mean)
 def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
     array = _array("np.mean", a)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
-    if kind.kind in "biu":
-        raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
+    result_dtype = array.dtype if dtype is None else np.dtype(dtype)
+    if result_dtype.kind in "biu":
+        raise not_on_device(f"np.mean of {result_dtype}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
-    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    count = as_parameter(prod(array.shape[each] for each in _axes(axis, array.shape)))
-    mean = reduce(array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(kind), keepdims=keepdims)
+    wide = np.dtype(np.float32) if result_dtype.itemsize == 2 else result_dtype
+    count = as_parameter(prod(array.shape[number] for number in _axes(axis, array.shape)))
+    mean = reduce(
+        array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
+    )
     return mean if out is None else by_numpy(np.positive, mean, out=out)
 
 
@@ -164,15 +166,15 @@ def _spread_of(name: str) -> Form:
         if kind.kind in "biu":
             what = "variance" if name == "np.var" else "standard deviation"
             raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
-        count = prod(array.shape[each] for each in _axes(axis, array.shape))
+        count = prod(array.shape[number] for number in _axes(axis, array.shape))
         freedom = as_parameter(max(count - (ddof if correction is np._NoValue else correction), 0))
         # Halves are summed as float32, as in NumPy.
         wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
         is_root = name == "np.std"
 
         def finish(squares: Value) -> object:
-            found = squares / freedom
-            return (np.sqrt(found) if is_root else found).astype(kind if kind.kind == "f" else found.dtype)
+            variance = squares / freedom
+            return (np.sqrt(variance) if is_root else variance).astype(kind if kind.kind == "f" else variance.dtype)
 
         array = array.astype(wide, copy=False)
         middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
@@ -180,8 +182,8 @@ def _spread_of(name: str) -> Form:
             squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
         else:
             squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-        found = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
-        return found if out is None else by_numpy(np.positive, found, out=out)
+        spread = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
+        return spread if out is None else by_numpy(np.positive, spread, out=out)
 
     return form
 
@@ -222,10 +224,10 @@ def _unique(
     array = _array("np.unique", ar)
     if axis is not None and (array.ndim != 1 or axis not in (0, -1)):
         raise not_on_device(f"np.unique(axis={axis}) of an array of shape {array.shape}")
-    found = find_unique(array, indices=return_index, inverse=return_inverse, equal_nan=equal_nan)
-    parts = (found.indices, found.inverse_indices, found.counts)
-    asked = (return_index, return_inverse, return_counts)
-    results = (found.values, *(part for part, wanted in zip(parts, asked, strict=True) if wanted))
+    unique = find_unique(array, indices=return_index, inverse=return_inverse, equal_nan=equal_nan)
+    parts = (unique.indices, unique.inverse_indices, unique.counts)
+    requested = (return_index, return_inverse, return_counts)
+    results = (unique.values, *(part for part, wanted in zip(parts, requested, strict=True) if wanted))
     return results if len(results) > 1 else results[0]
 
 
@@ -264,17 +266,17 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     if kind != "introselect" or order is not None:
         raise not_on_device(f"np.partition(kind={kind!r}, order={order!r})")
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
-    for place in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
-        if not -array.shape[axis] <= place < array.shape[axis]:
+    for position in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
+        if not -array.shape[axis] <= position < array.shape[axis]:
             raise ValueError(
-                f"kth={place} was passed for an axis of length {array.shape[axis]}; pass one of its indices"
+                f"kth={position} was passed for an axis of length {array.shape[axis]}; pass one of its indices"
             )
-    found: Array = sort(array, axis=axis)
-    return found
+    ordered: Array = sort(array, axis=axis)
+    return ordered
 
 
-def _store_result(found: Array, out: object) -> Array:
-    return found if out is None else _copy_to(out, found)
+def _store_result(result: Array, out: object) -> Array:
+    return result if out is None else _copy_to(out, result)
 
 
 @_form_of(np.quantile)
@@ -309,7 +311,7 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
             "the differences of an array of shape () were asked for, but a single number has none. Pass an array of "
             "one axis or more"
         )
-    place = resolve_axis(axis, array.shape)
+    resolved_axis = resolve_axis(axis, array.shape)
     if n == 0:
         return array
     ends = []
@@ -318,15 +320,15 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
             continue
         part = as_some_array(given)
         if not part.ndim:
-            part = np.broadcast_to(part, (*array.shape[:place], 1, *array.shape[place + 1 :]))
+            part = np.broadcast_to(part, (*array.shape[:resolved_axis], 1, *array.shape[resolved_axis + 1 :]))
         ends.append(part)
-    found = _concatenate(ends, place) if len(ends) > 1 else array
-    before = (slice(None),) * place
+    differences = _concatenate(ends, resolved_axis) if len(ends) > 1 else array
+    before = (slice(None),) * resolved_axis
     # Nothing is left after as many differences as there are elements.
-    for _ in range(min(n, found.shape[place])):
-        later, earlier = found[(*before, slice(1, None))], found[(*before, slice(None, -1))]
-        found = later != earlier if found.dtype == np.bool_ else later - earlier
-    return found
+    for _ in range(min(n, differences.shape[resolved_axis])):
+        later, earlier = differences[(*before, slice(1, None))], differences[(*before, slice(None, -1))]
+        differences = later != earlier if differences.dtype == np.bool_ else later - earlier
+    return differences
 
 
 @_form_of(np.nonzero)
@@ -334,17 +336,17 @@ def _nonzero(a: object) -> tuple[Array, ...]:
     array = _array("np.nonzero", a)
     if not array.ndim:
         raise ValueError("np.nonzero of an array of shape () was asked for, which has no axis. Pass a[np.newaxis]")
-    return places_of_mask(array if array.dtype == np.bool_ else array != 0)
+    return find_true_indices(array if array.dtype == np.bool_ else array != 0)
 
 
 def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> Form:
     """Return the form of a function that returns the index of the first greatest or least element, or of a NaN."""
 
     def earlier(left: tuple[Value, Value], right: tuple[Value, Value]) -> object:
-        value, place = left
-        other, other_place = right
+        value, index = left
+        other, other_index = right
         changes = comes_first(other, value) | ((other != other) & (value == value))
-        return np.where(changes, other, value), np.where(changes, other_place, place)
+        return np.where(changes, other, value), np.where(changes, other_index, index)
 
     chosen = operator(earlier, name=name)
 
@@ -353,22 +355,22 @@ def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> F
         if not array.ndim and axis in (0, -1):
             axis = None  # as in NumPy, which takes a single number for an axis of one
         flat = array.reshape(-1) if axis is None else array
-        place = 0 if axis is None else resolve_axis(axis, array.shape)
-        if not flat.shape[place]:
+        resolved_axis = 0 if axis is None else resolve_axis(axis, array.shape)
+        if not flat.shape[resolved_axis]:
             raise ValueError(f"{name} of an array of shape {array.shape} was asked for, but the axis has no elements")
         flat = flat.astype(np.uint8) if flat.dtype == np.bool_ else flat
-        _, found = reduce(flat, chosen, axis=place, before=_with_place)
-        found = found.astype(np.uint32)
+        _, indices = reduce(flat, chosen, axis=resolved_axis, before=_with_index)
+        indices = indices.astype(np.uint32)
         if keepdims is not np._NoValue and keepdims:
-            shape = [1 if axis is None or i == place else n for i, n in enumerate(array.shape)]
-            found = found.reshape(tuple(shape))
-        return _store_result(found, out)
+            shape = [1 if axis is None or i == resolved_axis else n for i, n in enumerate(array.shape)]
+            indices = indices.reshape(tuple(shape))
+        return _store_result(indices, out)
 
     return form
 
 
-def _with_place(value: object, place: object) -> object:
-    return value, place
+def _with_index(value: object, index: object) -> object:
+    return value, index
 
 
 _form_of(np.argmax)(_first_extreme("np.argmax", lambda a, b: a > b))
@@ -445,7 +447,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 def _squeeze(a: object, axis: Axes = None) -> Array:
     array = _array("np.squeeze", a)
     chosen = set(_axes(axis, array.shape))
-    if axis is not None and any(array.shape[each] != 1 for each in chosen):
+    if axis is not None and any(array.shape[number] != 1 for number in chosen):
         raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
     return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
 
@@ -465,9 +467,9 @@ def _empty_like(prototype: Array, dtype: object = None) -> Array:
 
 @_form_of(np.full_like)
 def _full_like(a: object, fill_value: object, dtype: object = None) -> Array:
-    made = _empty_like(_array("np.full_like", a), dtype)
-    made[...] = fill_value
-    return made
+    result = _empty_like(_array("np.full_like", a), dtype)
+    result[...] = fill_value
+    return result
 
 
 _form_of(np.zeros_like)(lambda a, dtype=None: _full_like(a, 0, dtype))
@@ -476,46 +478,46 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 @_form_of(np.concatenate)
 def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Out = None, *, dtype: object = None) -> Array:
-    parts = [as_some_array(each) for each in arrays]
+    parts = [as_some_array(part) for part in arrays]
     if axis is None:
-        parts, axis = [each.reshape(-1) for each in parts], 0
-    first = next(each for each in (*parts, out) if isinstance(each, Array))
+        parts, axis = [part.reshape(-1) for part in parts], 0
+    first = next(part for part in (*parts, out) if isinstance(part, Array))
     axis = resolve_axis(axis, parts[0].shape)
-    others = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in parts]
-    if any(each != others[0] for each in others):
-        shown = ", ".join(str(each.shape) for each in parts)
+    others = [(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts]
+    if any(part != others[0] for part in others):
+        shown = ", ".join(str(part.shape) for part in parts)
         raise ValueError(
             f"arrays of the shapes {shown} were to be joined along axis {axis}, but only their lengths along that axis "
             "may differ. Pass arrays that agree along the other axes"
         )
-    length = sum(each.shape[axis] for each in parts)
+    length = sum(part.shape[axis] for part in parts)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-    kind = np.result_type(*(each.dtype for each in parts)) if dtype is None else dtype
-    made = new_array(first.device, None, shape, kind) if out is None else out
-    check_place(made, shape, made.dtype, first.device)
+    result_dtype = np.result_type(*(part.dtype for part in parts)) if dtype is None else dtype
+    result = new_array(first.device, None, shape, result_dtype) if out is None else out
+    check_out_array(result, shape, result.dtype, first.device)
     end = 0
-    for each in parts:
-        start, end = end, end + each.shape[axis]
-        made[(slice(None),) * axis + (slice(start, end),)] = each
-    return made
+    for part in parts:
+        start, end = end, end + part.shape[axis]
+        result[(slice(None),) * axis + (slice(start, end),)] = part
+    return result
 
 
 @_form_of(np.stack)
 def _stack(arrays: Sequence[object], axis: int = 0, out: Out = None, *, dtype: object = None) -> Array:
-    parts = [as_some_array(each) for each in arrays]
-    place = resolve_axis(axis, (1, *parts[0].shape))
-    at = (slice(None),) * place + (None,)
-    return _concatenate([each[at] for each in parts], place, out, dtype=dtype)
+    parts = [as_some_array(part) for part in arrays]
+    resolved_axis = resolve_axis(axis, (1, *parts[0].shape))
+    at = (slice(None),) * resolved_axis + (None,)
+    return _concatenate([part[at] for part in parts], resolved_axis, out, dtype=dtype)
 
 
 @_form_of(np.copyto)
 def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
     if not (is_number(src) and not isinstance(src, np.generic)):
-        kind = as_some_array(src).dtype
-        if not np.can_cast(kind, target.dtype, casting):
+        value_dtype = as_some_array(src).dtype
+        if not np.can_cast(value_dtype, target.dtype, casting):
             raise TypeError(
-                f"values of dtype {kind} were to be copied to an array of dtype {target.dtype}, which "
+                f"values of dtype {value_dtype} were to be copied to an array of dtype {target.dtype}, which "
                 f'casting={casting!r} does not allow. Pass casting="unsafe", or convert them with .astype'
             )
     if where is True:
@@ -543,7 +545,7 @@ def _expand_dims(a: object, axis: object) -> Array:
     array = _array("np.expand_dims", a)
     axes = axis if isinstance(axis, tuple) else (axis,)
     shape = (1,) * (array.ndim + len(axes))
-    new = {resolve_axis(each, shape) for each in axes}
+    new = {resolve_axis(number, shape) for number in axes}
     return array[tuple(None if i in new else slice(None) for i in range(len(shape)))]
 
 
@@ -576,8 +578,8 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
     if mode != "raise" and given.size and length:
         wide = given.astype(np.int64)
         given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
-    found = take_at(array, given, axis)
-    return found if out is None else _copy_to(out, found)
+    entries = take_at(array, given, axis)
+    return entries if out is None else _copy_to(out, entries)
 
 
 @_form_of(np.take_along_axis)
@@ -587,11 +589,11 @@ def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Arr
     return take_along_axis(array, indices, axis)
 
 
-def _copy_to(out: object, found: Array) -> Array:
+def _copy_to(out: object, values: Array) -> Array:
     """Copy a result to the array of `out`, which has to have its shape and dtype."""
-    check_place(out, found.shape, found.dtype, found.device)
+    check_out_array(out, values.shape, values.dtype, values.device)
     target = _array("out", out)
-    target[...] = found
+    target[...] = values
     return target
 
 
@@ -601,17 +603,17 @@ def _roll(a: object, shift: int | tuple[int, ...], axis: Axes = None) -> Array:
     if axis is None:
         return _roll(array.reshape(-1), shift, 0).reshape(array.shape)
     moves = [0] * array.ndim
-    for step, each in np.broadcast(shift, axis):
-        moves[resolve_axis(int(each), array.shape)] += int(step)
-    made = new_array(array.device, None, array.shape, array.dtype)
+    for step, moved_axis in np.broadcast(shift, axis):
+        moves[resolve_axis(int(moved_axis), array.shape)] += int(step)
+    result = new_array(array.device, None, array.shape, array.dtype)
     # Along each axis, the begin of the array goes after its end.
     cuts = [(step % max(n, 1), n) for step, n in zip(moves, array.shape, strict=True)]
-    stretches = [
+    pairs_by_axis = [
         [(np.s_[cut:], np.s_[: n - cut]), *([(np.s_[:cut], np.s_[n - cut :])] if cut else [])] for cut, n in cuts
     ]
-    for pairs in product(*stretches):
-        made[tuple(target for target, _ in pairs)] = array[tuple(source for _, source in pairs)]
-    return made
+    for pairs in product(*pairs_by_axis):
+        result[tuple(target for target, _ in pairs)] = array[tuple(source for _, source in pairs)]
+    return result
 
 
 @_form_of(np.tile)

@@ -120,8 +120,8 @@ class OpenedDevice(Numbered):
         """
         usage = self._context.memory_usage()
         owners = {*self._executor.kept_arrays.owners, *self._context.program_owners}
-        kept = sum(owner.buffer.size for owner in owners)
-        return replace(usage, bytes_in_use=usage.bytes_in_use - kept, allocations=usage.allocations - len(owners))
+        own_bytes = sum(owner.buffer.size for owner in owners)
+        return replace(usage, bytes_in_use=usage.bytes_in_use - own_bytes, allocations=usage.allocations - len(owners))
 
     def memory_cleanup(self) -> None:
         """Return memory that no array uses to the GPU."""

@@ -10,15 +10,15 @@ from itertools import combinations
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device
+from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.strides import overlaps_itself
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, as_numpy_arrays, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assemble_arrays, written
+from gpuscan.problem.results import assemble_arrays, copy_to_outputs
 from gpuscan.problem.segments import Keys
 from gpuscan.reference import scan as reference
 
@@ -32,14 +32,14 @@ def is_on_device(problem: Problem) -> bool:
 
 
 def check_out(
-    problem: Problem, out: object, home: OpenedDevice | Team | None, shape: tuple[int, ...] | None = None
+    problem: Problem, out: object, device: OpenedDevice | DeviceGroup | None, shape: tuple[int, ...] | None = None
 ) -> list[SomeArray] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Args:
         problem: the scan.
         out: what the caller passed.
-        home: the device that the problem's arrays are on; None for NumPy arrays.
+        device: the device that the problem's arrays are on; None for NumPy arrays.
         shape: the shape of the result, without the axes of the element (default: the shape of the scan's arrays).
 
     Raises:
@@ -59,21 +59,23 @@ def check_out(
         arrays = fields_of(out, problem.destination, "out")
     lead = problem.shape if shape is None else shape
     outputs = [
-        check_place(array, (*lead, *field.shape), field.scalar.dtype, home)
+        check_out_array(array, (*lead, *field.shape), field.scalar.dtype, device)
         for array, field in zip(arrays, problem.destination.fields, strict=True)
     ]
     check_separate(outputs)
     return outputs
 
 
-def check_place(given: object, shape: tuple[int, ...], dtype: AnyDType, home: OpenedDevice | Team | None) -> SomeArray:
+def check_out_array(
+    given: object, shape: tuple[int, ...], dtype: AnyDType, device: OpenedDevice | DeviceGroup | None
+) -> SomeArray:
     """Return an array of `out`, or raise an error if a result of this shape and dtype cannot be written to it."""
-    array = _check_kind(given, home)
+    array = _check_kind(given, device)
     if array.shape != shape:
         raise ValueError(
             f"out of shape {array.shape} was passed for a result of shape {shape}; pass an array of that shape"
         )
-    if array.dtype.newbyteorder("=") != dtype or (home is not None and not array.dtype.isnative):
+    if array.dtype.newbyteorder("=") != dtype or (device is not None and not array.dtype.isnative):
         raise TypeError(
             f"out of dtype {array.dtype} was passed for a result of dtype {dtype}. Pass an out of the result's dtype, "
             f"or dtype={array.dtype.newbyteorder('=')} to a function that takes it"
@@ -89,22 +91,22 @@ def check_separate(arrays: Sequence[SomeArray]) -> None:
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
 
 
-def _check_kind(array: object, home: OpenedDevice | Team | None) -> SomeArray:
-    if home is not None:
-        if not isinstance(array, Array) or array.device is not home:
+def _check_kind(out: object, device: OpenedDevice | DeviceGroup | None) -> SomeArray:
+    if device is not None:
+        if not isinstance(out, Array) or out.device is not device:
             raise TypeError(
-                f"out of type {type(array).__name__} was passed, but the input is on {home!r}; pass a gpuscan.Array on "
+                f"out of type {type(out).__name__} was passed, but the input is on {device!r}; pass a gpuscan.Array on "
                 "that device"
             )
-        if not array.is_contiguous:
-            _check_overlap(array)
-        return array
-    if not isinstance(array, np.ndarray) or is_masked(array):
-        raise TypeError(f"out of type {type(array).__name__} was passed for a NumPy result; pass a NumPy array")
-    if not array.flags.writeable:
+        if not out.is_contiguous:
+            _check_overlap(out)
+        return out
+    if not isinstance(out, np.ndarray) or is_masked(out):
+        raise TypeError(f"out of type {type(out).__name__} was passed for a NumPy result; pass a NumPy array")
+    if not out.flags.writeable:
         raise ValueError("a read-only out was passed; pass an array that can be written")
-    _check_overlap(array)
-    return array
+    _check_overlap(out)
+    return out
 
 
 def _check_overlap(array: SomeArray) -> None:
@@ -147,50 +149,50 @@ def copy_overlaps(problem: Problem, outputs: Sequence[AnyArray]) -> Problem:
 
 
 def execute(
-    problem: Problem, home: OpenedDevice | Team | None, strategy: str, outputs: Sequence[SomeArray] | None
+    problem: Problem, device: OpenedDevice | DeviceGroup | None, strategy: str, outputs: Sequence[SomeArray] | None
 ) -> Sequence[SomeArray]:
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
         problem: the scan.
-        home: the device to run on, or a team of devices; None for NumPy.
+        device: the device to run on, or a device group; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
     if is_on_device(problem):
-        assert isinstance(home, OpenedDevice)
-        places = None if outputs is None else arrays_on_device(outputs)
-        scanned = scan_device(home._executor, problem, strategy, out=places)
-        return places or [Array._of(home, array) for array in scanned]
+        assert isinstance(device, OpenedDevice)
+        device_outputs = None if outputs is None else arrays_on_device(outputs)
+        scanned = scan_device(device._executor, problem, strategy, out=device_outputs)
+        return device_outputs or [Array._of(device, array) for array in scanned]
     if problem.empty:
         lead = () if problem.keep_last_only else problem.shape
         fields = problem.destination.fields
         return outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
     targets = None if outputs is None else as_numpy_arrays(outputs)
-    if home is not None:
+    if device is not None:
         if targets is not None:
             problem = copy_overlaps(problem, targets)
-        if isinstance(home, Team):
-            return home.team.scan(problem, strategy, targets)
-        return scan_host(home._executor, problem, strategy, outputs=targets)
+        if isinstance(device, DeviceGroup):
+            return device.executor_group.scan(problem, strategy, targets)
+        return scan_host(device._executor, problem, strategy, outputs=targets)
     results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
-    return written(results, targets)
+    return copy_to_outputs(results, targets)
 
 
-def reduce_rows(problem: Problem, home: OpenedDevice | Team | None) -> Sequence[SomeArray]:
+def reduce_rows(problem: Problem, device: OpenedDevice | DeviceGroup | None) -> Sequence[SomeArray]:
     """Return the last result of each row, (rows, *element shape), of each field: where the problem is, or in NumPy."""
-    if home is None:
+    if device is None:
         return reference.reduce_rows(problem)
-    if isinstance(home, Team):
-        return home.team.scan(problem)
+    if isinstance(device, DeviceGroup):
+        return device.executor_group.scan(problem)
     if is_on_device(problem):
-        return [Array._of(home, array) for array in scan_device(home._executor, problem)]
-    return scan_host(home._executor, problem)
+        return [Array._of(device, array) for array in scan_device(device._executor, problem)]
+    return scan_host(device._executor, problem)
 
 
 def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None) -> list[AnyArray]:
     """Write results of NumPy to the arrays of `out`, if it was passed, and return the arrays that have the results."""
-    return written(results, None if outputs is None else as_numpy_arrays(outputs))
+    return copy_to_outputs(results, None if outputs is None else as_numpy_arrays(outputs))
 
 
 def in_form_of(problem: Problem, x: object, results: Sequence[SomeArray | np.generic]) -> object:

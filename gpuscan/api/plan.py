@@ -15,7 +15,7 @@ from gpuscan.api.groups import execute_groups, heads_of_groups, without_missing
 from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
-from gpuscan.api.picked import Picked
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
@@ -102,8 +102,8 @@ class Plan(Numbered):
                     f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
                     f"are; bring them there with device.asarray({name}.numpy())"
                 )
-        kept = {name: copy_option(option, on_device=name in _CUTS) for name, option in options.items()}
-        self._problem = make_problem(stand_in, op, **kept).drop_arrays()
+        copied_options = {name: copy_option(option, on_device=name in _CUTS) for name, option in options.items()}
+        self._problem = make_problem(stand_in, op, **copied_options).drop_arrays()
         check_elements(context, self._problem)
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
@@ -191,7 +191,8 @@ class Plan(Numbered):
         if isinstance(self._labels, TabledGroups):
             table = self._labels.table
             how = {
-                "stretches": f"{table.rows * table.stretches:,} of {table.stretch:,} elements, {table.groups:,} labels",
+                "stretches": f"{table.rows * table.sections:,} of {table.section_length:,} elements, "
+                f"{table.groups:,} labels",
                 "stages": ", ".join(f"{kernel.stage} {table.workgroups(kernel)}" for kernel in table.kernels),
             }
         else:
@@ -330,17 +331,17 @@ class Plan(Numbered):
         check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
         with guarded(context), context.lock:
             self._keep_up()
-            sources = places_of(context, problem, "src", src, problem.source)
-            destinations = places_of(context, problem, "dst", dst, problem.destination)
+            sources = find_buffers(context, problem, "src", src, problem.source)
+            destinations = find_buffers(context, problem, "dst", dst, problem.destination)
             count = None if length is None else length_of(context, problem, length)
-            placement, bound = placement_of(problem, sources, destinations, dynamic=count is not None)
+            placement, bindings = placement_of(problem, sources, destinations, dynamic=count is not None)
             if problem.empty:
                 return
             plan = self._recordable_plan(self._strategy_for(placement), placement)
             seeds, heads, captured = self._auxiliary
             buffers = Buffers(
-                bound[: len(sources)],
-                bound[len(sources) :],
+                bindings[: len(sources)],
+                bindings[len(sources) :],
                 seeds=None if seeds is None else seeds._binding(),
                 heads=None if heads is None else heads._binding(),
                 captured=captured,
@@ -432,10 +433,12 @@ def copy_option(option: object, *, on_device: bool = False) -> Any:
 
 
 # A wgpu buffer, and the byte where an array begins in it.
-Place = tuple["wgpu.GPUBuffer", int]
+BufferAndOffset = tuple["wgpu.GPUBuffer", int]
 
 
-def places_of(context: DeviceContext, problem: Problem, name: str, given: object, element: Element) -> list[Place]:
+def find_buffers(
+    context: DeviceContext, problem: Problem, name: str, given: object, element: Element
+) -> list[BufferAndOffset]:
     """Return buffer and offset of each field's array.
 
     Raises:
@@ -443,9 +446,9 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
     """
     capabilities = context.capabilities
     alignment, limit = context.offset_alignment, context.binding_limit
-    places = []
+    buffers = []
     for value, field in zip(by_field(name, given, element), element.fields, strict=True):
-        buffer, offset = place_of(value, name)
+        buffer, offset = find_buffer(value, name)
         check_buffer(context.wgpu_device, buffer, name)
         if isinstance(value, Array) and value.dtype != field.scalar.dtype:
             raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
@@ -477,8 +480,8 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
                 f"{name} needs {round_up(nbytes)} bytes, whole words, from byte {offset} on; "
                 f"its buffer has {buffer.size}"
             )
-        places.append((buffer, offset))
-    return places
+        buffers.append((buffer, offset))
+    return buffers
 
 
 def length_of(context: DeviceContext, problem: Problem, given: object) -> Length:
@@ -494,7 +497,7 @@ def length_of(context: DeviceContext, problem: Problem, given: object) -> Length
             "elements; it is for 1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the "
             "length itself"
         )
-    buffer, offset = place_of(given, "length")
+    buffer, offset = find_buffer(given, "length")
     if isinstance(given, Array):
         given._check()
         if given.dtype not in (np.uint32, np.int32):
@@ -511,7 +514,7 @@ def length_of(context: DeviceContext, problem: Problem, given: object) -> Length
 
 
 def placement_of(
-    problem: Problem, sources: list[Place], destinations: list[Place], *, dynamic: bool
+    problem: Problem, sources: list[BufferAndOffset], destinations: list[BufferAndOffset], *, dynamic: bool
 ) -> tuple[Placement, list[Binding]]:
     """Return how the arrays share buffers and how wide accesses may be, and the bindings.
 
@@ -548,15 +551,15 @@ def placement_of(
     in_place = problem.source.fields == problem.destination.fields and all(
         a.buffer is b.buffer and a.offset == b.offset for a, b in zip(before, after, strict=True)
     )
-    shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
-    if shared and any(a.overlaps(b) for a in before for b in after):
+    shares_buffers = not in_place and any(a.buffer is b.buffer for a in before for b in after)
+    if shares_buffers and any(a.overlaps(b) for a in before for b in after):
         raise ValueError(
             "dst was passed where it overlaps src in one buffer; pass the same buffer and offset for both, or ranges "
             "that do not overlap"
         )
     if any(a.overlaps(b) for number, a in enumerate(after) for b in after[:number]):
         raise ValueError("two fields of dst overlap in one buffer; pass ranges that do not overlap")
-    return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
+    return Placement(width=width, exact=exact, shared=shares_buffers, in_place=in_place), bindings
 
 
 def by_field(name: str, given: object, element: Element) -> list[object]:
@@ -569,10 +572,10 @@ def by_field(name: str, given: object, element: Element) -> list[object]:
     count = len(element.fields)
     if isinstance(given, (tuple, list)) and len(given) == count and element.structure.kind != "leaf":
         return list(given)
-    return [given] if count == 1 and not isinstance(given, dict) else flatten_places(name, given, element.structure)
+    return [given] if count == 1 and not isinstance(given, dict) else flatten_arguments(name, given, element.structure)
 
 
-def flatten_places(name: str, given: object, structure: Structure) -> list[object]:
+def flatten_arguments(name: str, given: object, structure: Structure) -> list[object]:
     """Return the buffers for the leaves of the structure. A leaf may be a pair, so it is not taken apart."""
     if structure.kind == "leaf":
         return [given]
@@ -595,11 +598,11 @@ def flatten_places(name: str, given: object, structure: Structure) -> list[objec
     return [
         leaf
         for child, part in zip(structure.children, parts, strict=True)
-        for leaf in flatten_places(name, part, child)
+        for leaf in flatten_arguments(name, part, child)
     ]
 
 
-def place_of(value: object, name: str) -> Place:
+def find_buffer(value: object, name: str) -> BufferAndOffset:
     """Return buffer and offset, given a buffer, a pair of both, or an array."""
     if isinstance(value, Array):
         return value.buffer, value.offset
@@ -612,15 +615,15 @@ def place_of(value: object, name: str) -> Place:
 
 def extent(array: Array) -> int:
     """Return the bytes of the array; if only the GPU knows its length, the bytes of its longest form."""
-    if isinstance(array, Picked) and array._owner is not None:
+    if isinstance(array, UnknownLengthArray) and array._owner is not None:
         return array._owner.nbytes
     return int(array.nbytes)
 
 
-def arrays_in(places: object) -> Iterator[Array]:
+def arrays_in(arguments: object) -> Iterator[Array]:
     """Yield the arrays among nested buffers."""
-    if isinstance(places, Array):
-        yield places
-    elif isinstance(places, (tuple, list, dict)):
-        for place in places.values() if isinstance(places, dict) else places:
-            yield from arrays_in(place)
+    if isinstance(arguments, Array):
+        yield arguments
+    elif isinstance(arguments, (tuple, list, dict)):
+        for argument in arguments.values() if isinstance(arguments, dict) else arguments:
+            yield from arrays_in(argument)

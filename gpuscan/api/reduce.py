@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device
+from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed
 from gpuscan.api.device import Device
+from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.groups import count_groups, execute_reduction
-from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, is_on_device, reduce_rows
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
-from gpuscan.api.team import Team, one_of
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device
@@ -172,16 +172,16 @@ def reduce(
         options |= {"axis": axes.axis, "segments": segments, "checks_later": out is None}
         problem = make_segmented_reduction(combine_bundle_axes(x, axes), op, **options)
         shape = problem.results_shape
-    home = home_for(problem, team_or_home((*problem.arrays, labels), device))
+    call_device = choose_device_for(problem, find_device_or_group((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     if labels is not None:
-        count = count_groups(labels, num_groups, one_of(home))
+        count = count_groups(labels, num_groups, first_device_of(call_device))
         shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
-    outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
+    outputs = check_out(problem, out, call_device if is_on_device(problem) else None, shape)
     if labels is None:
-        results = _results(problem, home, outputs)
+        results = _results(problem, call_device, outputs)
     else:
-        results = execute_reduction(problem, labels, count, home, outputs)
+        results = execute_reduction(problem, labels, count, call_device, outputs)
     if problem.heads is not None:
         problem.heads.check()
     if out is not None:
@@ -194,30 +194,32 @@ def reduce(
     return assemble_arrays(structure, shaped, x if structure == problem.source.structure else None)
 
 
-def _results(problem: Problem, home: Device | Team | None, outputs: Sequence[SomeArray] | None) -> Sequence[SomeArray]:
+def _results(
+    problem: Problem, device: Device | DeviceGroup | None, outputs: Sequence[SomeArray] | None
+) -> Sequence[SomeArray]:
     """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
     fields = problem.destination.fields
     if is_on_device(problem):
-        assert isinstance(home, Device)
-        places = None if outputs is None else arrays_on_device(outputs)
+        assert isinstance(device, Device)
+        device_outputs = None if outputs is None else arrays_on_device(outputs)
         if problem.empty:
             nothing = problem.with_leaves(tuple(np.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves))
-            return _on_device(home, reference.reduce_rows(seeds_on_host(nothing)), places)
+            return _on_device(device, reference.reduce_rows(seeds_on_host(nothing)), device_outputs)
         rows = None
-        if places is not None:
+        if device_outputs is not None:
             shapes = [(*problem.results_shape, *field.shape) for field in fields]
-            pairs = zip(places, shapes, strict=True)
+            pairs = zip(device_outputs, shapes, strict=True)
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
-        return [Array._of(home, result) for result in scan_device(home._executor, problem, out=rows)]
-    results = as_numpy_arrays(reduce_rows(problem, None if problem.empty else home))
+        return [Array._of(device, result) for result in scan_device(device._executor, problem, out=rows)]
+    results = as_numpy_arrays(reduce_rows(problem, None if problem.empty else device))
     targets = as_numpy_arrays(outputs or ())
     for output, result in zip(targets, results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)
     return results
 
 
-def _on_device(home: Device, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
+def _on_device(device: Device, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
     """Return results of no elements as arrays on the device, and write them to `outputs`."""
     for output, result in zip(outputs or (), results, strict=outputs is not None):
-        write_elements(upload_array(home._context, result.reshape(output.shape)), output)
-    return [home.asarray(result) for result in results]
+        write_elements(upload_array(device._context, result.reshape(output.shape)), output)
+    return [device.asarray(result) for result in results]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.home import Devices, first_home
+from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
-from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.compaction import KEEP_LEFT, gather_entries
@@ -91,7 +91,9 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         raise ValueError("a bundle without arrays was passed as keys; pass an array, or a bundle of one array or more")
     for part in parts:
         if part.ndim != 1 or part.shape != parts[0].shape:
-            shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))
+            shown = (
+                part.shape if len(parts) == 1 else " and ".join(str(key_array.shape) for key_array in (parts[0], part))
+            )
             raise ValueError(
                 f"keys of shape {shown} were passed, but keys must have one axis. Pass an array of shape (n,), or a "
                 "bundle of such arrays of one length"
@@ -103,21 +105,21 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
             f"an array of shape {problem.shape} was passed, but reduce_by_key takes arrays of one axis. Pass an array "
             "of shape (n,), or scan with keys= and take the last result of each run"
         )
-    home = first_home((*problem.arrays, *parts), device)
-    if home is None or problem.empty:
+    call_device = find_first_device((*problem.arrays, *parts), device)
+    if call_device is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
-        on_device = home is not None and is_on_device(problem)
-        placed: Sequence[SomeArray] = results
-        if on_device and home is not None:
-            placed = [Array._of(home, upload_array(home._context, result)) for result in results]
+        on_device = call_device is not None and is_on_device(problem)
+        outputs: Sequence[SomeArray] = results
+        if on_device and call_device is not None:
+            outputs = [Array._of(call_device, upload_array(call_device._context, result)) for result in results]
         firsts_of_parts = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
-        runs = reduce_runs(home._executor, problem)
-        firsts_of_parts = [_keys_of(home, runs, part) for part in parts]
-        placed = _results_of(home, problem, runs)
+        runs = reduce_runs(call_device._executor, problem)
+        firsts_of_parts = [_keys_of(call_device, runs, part) for part in parts]
+        outputs = _results_of(call_device, problem, runs)
     firsts = iter(firsts_of_parts)
     return over_arrays(lambda _: next(firsts), keys) if is_bundle else firsts_of_parts[0], in_form_of(
-        problem, x, placed
+        problem, x, outputs
     )
 
 
@@ -135,23 +137,23 @@ def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
     return functools.reduce(np.maximum, starts)
 
 
-def _keys_of(home: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Picked:
+def _keys_of(device: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | UnknownLengthArray:
     """Return the first key of each run, where the keys are."""
-    count = Array._of(home, runs.count)
+    count = Array._of(device, runs.count)
     if not isinstance(keys, Array):
         firsts: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
         return firsts
-    first = gather_entries(home._context, contiguous(keys), runs.starts, runs.count)
-    return Picked(Array._of(home, first), keys.dtype, (), count)
+    first = gather_entries(device._context, contiguous(keys), runs.starts, runs.count)
+    return UnknownLengthArray(Array._of(device, first), keys.dtype, (), count)
 
 
-def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Picked] | list[AnyArray]:
+def _results_of(device: OpenedDevice, problem: Problem, runs: Runs) -> list[UnknownLengthArray] | list[AnyArray]:
     """Return the results of the runs: on the device if the elements were there."""
-    count = Array._of(home, runs.count)
+    count = Array._of(device, runs.count)
     fields = problem.destination.fields
     if is_on_device(problem):
         pairs = zip(runs.results, fields, strict=True)
-        return [Picked(Array._of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
+        return [UnknownLengthArray(Array._of(device, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
     length = int(count.numpy()[0])
-    home._context.check()
+    device._context.check()
     return [result._view_as((length, *f.shape))._read() for result, f in zip(runs.results, fields, strict=True)]

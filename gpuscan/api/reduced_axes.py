@@ -78,7 +78,7 @@ def find_axes(x: object, operator: Operator, axis: object, before: Mapped | None
     if axis is None:
         return ReducedAxes(shape, tuple(range(len(shape))))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    resolved = sorted(resolve_axis(each, shape) for each in axes)
+    resolved = sorted(resolve_axis(number, shape) for number in axes)
     if len(set(resolved)) < len(resolved):
         raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
     return ReducedAxes(shape, tuple(resolved))

@@ -86,7 +86,7 @@ def of_segments(problem: Problem) -> Problem:
 def _fill_of(problem: Problem) -> tuple[AnyArray, ...] | None:
     """Return the result of a group or segment without elements; None if it has none."""
     given = problem.seeds or ()
-    if problem.after is None and any(isinstance(each, ParameterArray) for each in given):
+    if problem.after is None and any(isinstance(value, ParameterArray) for value in given):
         # The problem stays in memory for later calls, so it refers to no array.
         alone = replace(problem, leaves=(), seeds=None, heads=None)
         return tuple(combine_arrays(lambda *seeds: reference.store_seeds(alone, seeds), given))

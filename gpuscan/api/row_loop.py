@@ -29,7 +29,7 @@ ROWS = 2
 # The most numbers of a carry.
 _MAX_NUMBERS = 64
 
-_known: RecentValues[Hashable, RowLoop] = RecentValues(128)
+_loops: RecentValues[Hashable, RowLoop] = RecentValues(128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +126,9 @@ class RowLoop:
         grad_init, grad_xs = (
             [
                 np.zeros(np.shape(part), np.float32) if grad is None else grad
-                for grad, part in zip(each, parts, strict=True)
+                for grad, part in zip(group, parts, strict=True)
             ]
-            for each, parts in zip(grads, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
+            for group, parts in zip(grads, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
         )
         return self._whole(grad_init, self.carry), self._whole(grad_xs, self.xs)
 
@@ -167,10 +167,10 @@ def row_loop(
     Raises:
         OperatorError: the step cannot be traced, or its carry has too many numbers.
     """
-    whole = None if key is None else (key, tuple(carry), tuple(xs))
-    known = None if whole is None else _known.find(whole)
-    if known is not None:
-        return known
+    loop_key = None if key is None else (key, tuple(carry), tuple(xs))
+    loop = None if loop_key is None else _loops.find(loop_key)
+    if loop is not None:
+        return loop
     refusal: Exception | None = None
     for lead in range(_count_shared([*carry, *xs]), -1, -1):
         own = [[shape[lead:] for shape in shapes] for shapes in (carry, xs)]
@@ -191,7 +191,7 @@ def row_loop(
             # The step may not take arrays of other lengths than its own, in whatever way it says so.
             refusal = refusal or error
             continue
-        return traced if whole is None else _known.keep(whole, traced)
+        return traced if loop_key is None else _loops.keep(loop_key, traced)
     if isinstance(refusal, (GpuscanError, TypeError)):
         raise refusal
     raise OperatorError(
@@ -218,7 +218,7 @@ def _try(traced: RowLoop) -> None:
     edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(traced.lead)) for axis in range(traced.lead)]
     for _ in range(4):
         carry, x = (
-            [np.float32(each) for each in rng.normal(size=sum(map(prod, shapes)))]
+            [np.float32(number) for number in rng.normal(size=sum(map(prod, shapes)))]
             for shapes in (traced.carry, traced.xs)
         )
         with np.errstate(all="ignore"):

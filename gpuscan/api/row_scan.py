@@ -31,14 +31,14 @@ class RowScan:
     """A scan, without its arrays.
 
     Attributes:
-        found: the operator, and how it combines elements.
+        row_operator: the operator, and how it combines elements.
         axis: the scanned axis, 0 or more.
         reverse: as in `gpuscan.scan`.
         ranks: the number of axes of each array. Arrays that are passed may all have more axes in front. The first
             array is none that all elements share.
     """
 
-    found: RowOperator
+    row_operator: RowOperator
     axis: int
     reverse: bool
     ranks: tuple[int, ...]
@@ -46,10 +46,12 @@ class RowScan:
     @cached_property
     def has_gradient(self) -> bool:
         """True if the scan's gradient can be computed by a scan."""
-        if sum(map(prod, self.found.shapes)) > MAX_GRADIENT_NUMBERS:
+        if sum(map(prod, self.row_operator.shapes)) > MAX_GRADIENT_NUMBERS:
             return False
         try:
-            cached_adjoint(self.found.operator, self.found.element, exclusive=False, seeded=False, initial=False)
+            cached_adjoint(
+                self.row_operator.operator, self.row_operator.element, exclusive=False, seeded=False, initial=False
+            )
         except OperatorError:
             return False
         return True
@@ -60,15 +62,15 @@ class RowScan:
             return _join(parts, [part.scan_rows(_pick(arrays, leaves)) for leaves, part in parts.items()])
         given, arrays = arrays, self._align_arrays(arrays)
         rows = self._rows(arrays)
-        shared = self.found.constants
+        are_constants = self.row_operator.constants
         results = scan(
             self._spread(arrays, rows),
-            self.found.operator,
+            self.row_operator.operator,
             axis=self._axis(arrays),
             reverse=self.reverse,
             # What all elements share is no result.
-            after=(lambda fields: tuple(itertools.compress(fields, map(operator.not_, shared))))
-            if any(shared)
+            after=(lambda fields: tuple(itertools.compress(fields, map(operator.not_, are_constants))))
+            if any(are_constants)
             else None,
             device=device_for(arrays),
         )
@@ -77,8 +79,8 @@ class RowScan:
         lead = len(rows)
         firsts = [tuple(slice(length) for length in array.shape[:lead]) for array in arrays]
         return [
-            each if constant else np.ascontiguousarray(next(scanned)[first]).reshape(each.shape)
-            for first, each, constant in zip(firsts, given, shared, strict=True)
+            array if constant else np.ascontiguousarray(next(scanned)[first]).reshape(array.shape)
+            for first, array, constant in zip(firsts, given, are_constants, strict=True)
         ]
 
     def gradients(self, arrays: Sequence[Array], results: Sequence[Array], grads: Sequence[Array]) -> list[Array]:
@@ -93,23 +95,23 @@ class RowScan:
             return _join(
                 parts,
                 [
-                    part.gradients(*(_pick(each, leaves) for each in (arrays, results, grads)))
+                    part.gradients(*(_pick(bundle, leaves) for bundle in (arrays, results, grads)))
                     for leaves, part in parts.items()
                 ],
             )
         shapes = [array.shape for array in arrays]
-        arrays, results, grads = (self._align_arrays(each) for each in (arrays, results, grads))
+        arrays, results, grads = (self._align_arrays(bundle) for bundle in (arrays, results, grads))
         rows = self._rows(arrays)
         given = self._spread(arrays, rows)
         weights = tuple(
             _only_first(grad, whole.shape, len(rows), shape)
-            for grad, whole, shape in zip(grads, given, self.found.shapes, strict=True)
+            for grad, whole, shape in zip(grads, given, self.row_operator.shapes, strict=True)
         )
         of_arrays = gradients(
             given,
             self._spread(results, rows),
             weights,
-            self.found.operator,
+            self.row_operator.operator,
             axis=self._axis(arrays),
             reverse=self.reverse,
             device=device_for(arrays),
@@ -122,12 +124,14 @@ class RowScan:
         try:
             self._rows(self._align_arrays(arrays))
         except ValueError:
-            if len(self.found.groups) > 1:
+            if len(self.row_operator.groups) > 1:
                 return {
                     group: replace(
-                        self, found=self.found.restrict(group), ranks=tuple(self.ranks[leaf] for leaf in group)
+                        self,
+                        row_operator=self.row_operator.restrict(group),
+                        ranks=tuple(self.ranks[leaf] for leaf in group),
                     )
-                    for group in self.found.groups
+                    for group in self.row_operator.groups
                 }
             raise
         return None
@@ -138,22 +142,22 @@ class RowScan:
     def _align_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arrays. An array that all elements share gets row axes of length 1."""
         batches = arrays[0].ndim - self.ranks[0]
-        ones = (1,) * self.found.lead
+        ones = (1,) * self.row_operator.lead
         return [
-            array.reshape(*array.shape[:batches], *ones, *array.shape[batches:]) if shared else array
-            for array, shared in zip(arrays, self.found.constants, strict=True)
+            array.reshape(*array.shape[:batches], *ones, *array.shape[batches:]) if is_constant else array
+            for array, is_constant in zip(arrays, self.row_operator.constants, strict=True)
         ]
 
     def _rows(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """Return the lengths of the axes in front of the element's axes, broadcast over the arrays."""
-        lead = arrays[0].ndim - self.ranks[0] + self.found.lead
+        lead = arrays[0].ndim - self.ranks[0] + self.row_operator.lead
         return broadcast_shapes(*(array.shape[:lead] for array in arrays))
 
     def _spread(self, arrays: Sequence[Array], rows: tuple[int, ...]) -> tuple[Array, ...]:
         """Return the arrays, broadcast to the same axes in front of the element's axes."""
         return tuple(
             np.broadcast_to(array.reshape(*array.shape[: len(rows)], *shape), (*rows, *shape))
-            for array, shape in zip(arrays, self.found.shapes, strict=True)
+            for array, shape in zip(arrays, self.row_operator.shapes, strict=True)
         )
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
+from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed
 from gpuscan.api.device import Device
+from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.groups import execute_groups
-from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.host_cuts import upload_scan_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
-from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
@@ -246,16 +246,16 @@ def scan(
     labels = (
         check_labels(counted.labels if counted else groups, problem.shape, problem.axis) if groups is not None else None
     )
-    home = home_for(problem, team_or_home((*problem.arrays, labels), device))
+    call_device = choose_device_for(problem, find_device_or_group((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
-    outputs = check_out(problem, out, home if is_on_device(problem) else None)
+    outputs = check_out(problem, out, call_device if is_on_device(problem) else None)
     total = None
     if as_flag("return_total", return_total):
-        total = total_of(problem, given, x, op, options, home, grouped=labels is not None)
+        total = total_of(problem, given, x, op, options, call_device, grouped=labels is not None)
     if labels is None:
-        results = execute(problem, home, strategy, outputs)
+        results = execute(problem, call_device, strategy, outputs)
     else:
-        results = execute_groups(problem, counted or labels, home, strategy, outputs)
+        results = execute_groups(problem, counted or labels, call_device, strategy, outputs)
     if problem.heads is not None:
         problem.heads.check()
     result = in_form_of(problem, given, results) if out is None else out
@@ -268,7 +268,7 @@ def scan(
 
 
 # The options of a scan that its reduction has as well.
-_SHARED = ("initial", "dtype", "before", "after", "reproducible")
+_REDUCTION_OPTIONS = ("initial", "dtype", "before", "after", "reproducible")
 
 
 def total_of(
@@ -277,7 +277,7 @@ def total_of(
     x: object,
     op: Operation,
     options: ProblemOptions,
-    home: Device | Team | None,
+    device: Device | DeviceGroup | None,
     *,
     grouped: bool,
 ) -> Callable[[Sequence[SomeArray]], object]:
@@ -289,14 +289,14 @@ def total_of(
         problem: the scan.
         given: what the caller passed. The total is returned in the same form.
         x, op, options: the input, the operator and the options that `problem` was made of.
-        home: where the scan runs, as `team_or_home` returns it.
+        device: where the scan runs, as `find_device_or_group` returns it.
         grouped: True if labels cut the scan.
     """
     if not grouped and problem.row_length > 0 and not problem.exclusive and problem.heads is None:
         return partial(last_results, problem, given)
     if not grouped and completes_last_results(problem):
         return partial(compute_totals, problem, given, last_elements(problem))
-    total = reduce_in_order(problem, x, op, options, home)
+    total = reduce_in_order(problem, x, op, options, device)
     return lambda results: total
 
 
@@ -317,8 +317,8 @@ def completes_last_results(problem: Problem) -> bool:
 
 def last_elements(problem: Problem) -> list[SomeArray]:
     """Return copies of the last element of each row in the order of the scan, in rows of length 1."""
-    place = (slice(None),) * problem.axis + (slice(0, 1) if problem.reverse else slice(-1, None),)
-    return [as_some_array(leaf)[place].copy() for leaf in problem.leaves]
+    last = (slice(None),) * problem.axis + (slice(0, 1) if problem.reverse else slice(-1, None),)
+    return [as_some_array(leaf)[last].copy() for leaf in problem.leaves]
 
 
 def compute_totals(problem: Problem, x: object, elements: list[SomeArray], results: Sequence[SomeArray]) -> object:
@@ -330,15 +330,15 @@ def compute_totals(problem: Problem, x: object, elements: list[SomeArray], resul
         elements: the last elements, as `last_elements` returns them.
         results: the results of the scan.
     """
-    place = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
+    last_index = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
     if is_on_device(problem):
-        ends = [result[place] for result in arrays_on_device(results)]
+        ends = [result[last_index] for result in arrays_on_device(results)]
         first = ends[0]
         ends += [element.reshape(first.shape) for element in arrays_on_device(elements)]
-        found = map_elements(first._context, ends, _combination(problem), first.shape)
-        return in_form_of(problem, x, [Array._of(first.device, array) for array in found])
+        totals = map_elements(first._context, ends, _combination(problem), first.shape)
+        return in_form_of(problem, x, [Array._of(first.device, array) for array in totals])
     fields = problem.element.fields
-    lasts = [result[place] for result in as_numpy_arrays(results)]
+    lasts = [result[last_index] for result in as_numpy_arrays(results)]
     seeds = tuple(last.reshape(problem.rows, *field.shape) for last, field in zip(lasts, fields, strict=True))
     shape = (*problem.shape[: problem.axis], 1, *problem.shape[problem.axis + 1 :])
     alone = replace(problem, leaves=tuple(elements), shape=shape, exclusive=False, initial=True, seeds=seeds)
@@ -354,8 +354,8 @@ def _combination(problem: Problem) -> Map:
     def combine(numbers: tuple[Value, Value, Value, Value]) -> tuple[Value, Value]:
         left = element.structure.unflatten(numbers[: len(element.fields)])
         right = source.structure.unflatten(numbers[len(element.fields) :])
-        found = element.structure.flatten(function(left, right if before is None else before(right)))
-        return tuple(number.astype(field.scalar.dtype) for number, field in zip(found, element.fields, strict=True))
+        total = element.structure.flatten(function(left, right if before is None else before(right)))
+        return tuple(number.astype(field.scalar.dtype) for number, field in zip(total, element.fields, strict=True))
 
     dtypes = [field.scalar.dtype for field in (*element.fields, *source.fields)]
     return trace_function(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
@@ -363,22 +363,22 @@ def _combination(problem: Problem) -> Map:
 
 def last_results(problem: Problem, x: object, results: Sequence[SomeArray]) -> object:
     """Return the last result of each row in the order of the scan, in the form of the input."""
-    place = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
-    lasts = [result[place] for result in results]
+    last_index = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
+    lasts = [result[last_index] for result in results]
     # A view would keep the whole result in memory, and would change with it.
     return in_form_of(problem, x, [part.copy() if isinstance(part, (Array, np.ndarray)) else part for part in lasts])
 
 
 def reduce_in_order(
-    problem: Problem, x: object, op: Operation, options: ProblemOptions, home: Device | Team | None
+    problem: Problem, x: object, op: Operation, options: ProblemOptions, device: Device | DeviceGroup | None
 ) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
-    shared: dict[str, Any] = {name: value for name, value in options.items() if name in _SHARED}
+    reduction_options: dict[str, Any] = {name: value for name, value in options.items() if name in _REDUCTION_OPTIONS}
     if problem.reverse:
         x = over_arrays(_make_flip(problem.axis), x)
-        shared["before"] = _from_the_end(as_map(options["before"]), problem.row_length)
-    devices: Any = list(home.devices) if isinstance(home, Team) else home or "numpy"
-    return reduce(x, op, axis=problem.axis, device=devices, **shared)
+        reduction_options["before"] = _from_the_end(as_map(options["before"]), problem.row_length)
+    devices: Any = list(device.devices) if isinstance(device, DeviceGroup) else device or "numpy"
+    return reduce(x, op, axis=problem.axis, device=devices, **reduction_options)
 
 
 def _from_the_end(before: object, length: int) -> object:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, home_for, team_or_home
+from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.outputs import in_form_of, is_on_device
-from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import reduce_on_device
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
-from gpuscan.engine.element_copy import duplicate, stretch_of
+from gpuscan.engine.element_copy import duplicate, slice_axis
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
@@ -158,7 +158,7 @@ def scan_chunks(
         )
     cuts = chunk_cuts(segments, keys)
     problems = chunk_problems(chunks, op, options, as_flag("compensated", compensated), cuts)
-    return _scan_each(problems, team_or_home((), device), strategy, device)
+    return _scan_each(problems, find_device_or_group((), device), strategy, device)
 
 
 def chunk_problems(
@@ -167,8 +167,8 @@ def chunk_problems(
     """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
     number = 0
     for number, chunk in enumerate(chunks, 1):
-        x, operator, asked = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
-        problem = _problem_of(x, operator, asked)
+        x, operator, chunk_options = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
+        problem = _problem_of(x, operator, chunk_options)
         if cuts is not None:
             marks = cuts.marks(number, problem.size)
             problem = replace(problem, heads=Heads(problem.shape, 0, reverse=False, cut=Marks(marks)))
@@ -198,7 +198,7 @@ def _problem_of(chunk: object, op: object, options: ProblemOptions) -> Problem:
 
 
 def _scan_each(
-    problems: Iterator[tuple[object, Problem]], device: Device | Team | None, strategy: str, asked: Devices
+    problems: Iterator[tuple[object, Problem]], device: Device | DeviceGroup | None, strategy: str, requested: Devices
 ) -> Iterator[object]:
     """Yield the result of each chunk.
 
@@ -206,7 +206,7 @@ def _scan_each(
         problems: the chunks.
         device: where to scan chunks of NumPy.
         strategy: as in `scan`.
-        asked: the device that the caller asked for.
+        requested: the device that the caller asked for.
     """
     first = next(problems, None)
     if first is None:
@@ -214,9 +214,9 @@ def _scan_each(
     x, opening = first
     if is_on_device(opening):
         check_not_everywhere(opening.everywhere, "chunks on a device")
-        yield from _scan_on_device(first, problems, strategy, asked)
+        yield from _scan_on_device(first, problems, strategy, requested)
         return
-    device = home_for(opening, device)
+    device = choose_device_for(opening, device)
     if opening.everywhere and device is None and opening.source.storage_bytes:
         yield from _scan_spans_on_cpu(first, problems)
         return
@@ -235,8 +235,8 @@ def _scan_each(
             failures.append(error)
 
     # Closed by name, because some versions of Python keep the frame of a generator that was closed, and so its memory.
-    if isinstance(device, Team):
-        scanned = device.team.scan_stream(opening, others(), strategy)
+    if isinstance(device, DeviceGroup):
+        scanned = device.executor_group.scan_stream(opening, others(), strategy)
     else:
         scanned = scan_stream(device._executor, opening, others(), strategy)
     with closing(scanned) as stream:
@@ -247,35 +247,35 @@ def _scan_each(
 
 
 def _scan_on_device(
-    first: tuple[object, Problem], others: Iterator[tuple[object, Problem]], strategy: str, asked: Devices
+    first: tuple[object, Problem], others: Iterator[tuple[object, Problem]], strategy: str, requested: Devices
 ) -> Iterator[object]:
     """Yield the results of chunks that are on a device. The carry from chunk to chunk stays there as well."""
     opening = seeds_by_rows(first[1])
-    home = team_or_home(first[1].arrays, asked)
-    assert isinstance(home, Device)
-    executor = home._executor
+    device = find_device_or_group(first[1].arrays, requested)
+    assert isinstance(device, Device)
+    executor = device._executor
     carry: tuple[Any, ...] | None = None
     for number, (x, given) in enumerate(chain([first], others), 1):
         check_alike(number, given, opening)
-        team_or_home(given.arrays, home)
+        find_device_or_group(given.arrays, device)
         problem = replace(given, seeds=opening.seeds)
         fields = problem.destination.fields
         results = [empty(executor.context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
         start = 0
-        for stretch in _stretches(problem, carry):
-            if stretch.size:
-                own = [stretch_of(result, 0, start, start + stretch.size) for result in results]
-                scan_device(executor, stretch, strategy, out=own)
-                carry = _carry_on_device(executor, stretch, own)
-                start += stretch.size
-        yield in_form_of(problem, x, [Array._of(home, result) for result in results])
+        for span in _spans(problem, carry):
+            if span.size:
+                own = [slice_axis(result, 0, start, start + span.size) for result in results]
+                scan_device(executor, span, strategy, out=own)
+                carry = _carry_on_device(executor, span, own)
+                start += span.size
+        yield in_form_of(problem, x, [Array._of(device, result) for result in results])
 
 
 def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
     """Return the seeds for the elements after a scan: the combination of the elements since its last head."""
     last = problem.size - 1
     if not problem.exclusive and make_unrounded(problem) is problem:
-        return tuple(duplicate(stretch_of(result, 0, last, last + 1)) for result in results)
+        return tuple(duplicate(slice_axis(result, 0, last, last + 1)) for result in results)
     marks = np.zeros(1) if problem.heads is None else problem.heads.cut.array
     begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
     tail = replace(cut(problem, 0, begin, problem.size), heads=None)
@@ -307,21 +307,19 @@ def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, P
         number += 1
         x, problem = following
         check_alike(number, problem, opening)
-        stretches: list[Leaves] = []
-        for stretch in _stretches(problem, seeds):
-            plain = make_unrounded(replace(stretch, after=None, destination=problem.element))
-            stretches.append([row[0] for row in reference.accumulate(plain)])
-            if stretch.size:
+        spans: list[Leaves] = []
+        for span in _spans(problem, seeds):
+            plain = make_unrounded(replace(span, after=None, destination=problem.element))
+            spans.append([row[0] for row in reference.accumulate(plain)])
+            if span.size:
                 # Before the caller can write to the chunk, or to its results.
-                seeds = as_seeds(after_last(plain, [row[-1] for row in stretches[-1]]))
-        rows = (
-            stretches[0] if len(stretches) == 1 else [np.concatenate(parts) for parts in zip(*stretches, strict=True)]
-        )
+                seeds = as_seeds(after_last(plain, [row[-1] for row in spans[-1]]))
+        rows = spans[0] if len(spans) == 1 else [np.concatenate(parts) for parts in zip(*spans, strict=True)]
         yield in_form_of(problem, x, finish_results(problem, rows))
         following = next(others, None)
 
 
-def _stretches(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Problem]:
+def _spans(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Problem]:
     """Return the parts of a chunk: one that continues the chunk before, and one that begins at a head.
 
     Args:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Arrays = list[SomeArray]
 
 # The array that tells the first elements of rows and segments.
-FLAG = Slot("begun")
+FLAG = Slot("has_previous")
 
 
 @overload
@@ -155,8 +155,8 @@ def gradients(
     """Return what `scan_vjp` returns, computed on a device of choice."""
     options = {"exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments, "keys": keys}
     forward = make_problem(x, op, axis=axis, seeds_on_device=True, **options)
-    kept = isinstance(op, (str, np.ufunc, Operator))
-    derived = (cached_adjoint if kept else adjoint)(
+    is_cacheable = isinstance(op, (str, np.ufunc, Operator))
+    derived = (cached_adjoint if is_cacheable else adjoint)(
         forward.operator,
         forward.element,
         exclusive=forward.exclusive,
@@ -165,15 +165,15 @@ def gradients(
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*map(as_some_array, forward.leaves), *states, *grads]
-    home = home_of([*leaves, *forward.arrays], device)
+    call_device = find_call_device([*leaves, *forward.arrays], device)
     forward = seeds_by_rows(forward)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
-        assert home is not None
-        leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
+        assert call_device is not None
+        leaves = [leaf if isinstance(leaf, OnDevice) else call_device.asarray(leaf) for leaf in leaves]
     count = len(forward.leaves)
     bundles = {"x": leaves[:count], "y": leaves[count : 2 * count], "grad": leaves[2 * count :]}
     fixed = is_everywhere(reproducible)
-    results, first = _Backward(forward, derived, home, segments, keys, fixed).run(bundles, initial)
+    results, first = _Backward(forward, derived, call_device, segments, keys, fixed).run(bundles, initial)
     gradient = in_form_of(forward, x, results)
     return gradient if initial is None else (gradient, first)
 
@@ -210,13 +210,13 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
 @lru_cache(maxsize=256)
 def _flag_by_index(derived: Adjoint) -> tuple[Element, Map]:
     """Return the element and the map of `derived.before` without its flag, which the element's index tells instead."""
-    place = derived.slots.index(FLAG)
+    flag_slot = derived.slots.index(FLAG)
     fields = derived.before.source.fields
-    source = bundle_of([*fields[:place], *fields[place + 1 :]])
+    source = bundle_of([*fields[:flag_slot], *fields[flag_slot + 1 :]])
 
     def before(pair: tuple[tuple[Value, ...], Value]) -> object:
         values, index = pair
-        return derived.before((*values[:place], index != 0, *values[place:]))
+        return derived.before((*values[:flag_slot], index != 0, *values[flag_slot:]))
 
     return source, trace_function(before, with_index(source, 1), "before")
 
@@ -225,9 +225,9 @@ class _Backward:
     """The backward pass of one scan, on one device or on NumPy."""
 
     def __init__(
-        self, forward: Problem, derived: Adjoint, home: Device | None, segments: object, keys: object, fixed: bool
+        self, forward: Problem, derived: Adjoint, device: Device | None, segments: object, keys: object, fixed: bool
     ) -> None:
-        self.forward, self.derived, self.home, self.fixed = forward, derived, home, fixed
+        self.forward, self.derived, self.device, self.fixed = forward, derived, device, fixed
         self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)
 
     def run(self, bundles: dict[str, Arrays], initial: object) -> tuple[Arrays, object]:
@@ -257,7 +257,7 @@ class _Backward:
             slots = tuple(slot for slot in slots if slot != FLAG)
             problem = replace(problem, source=source, before=before, indexed=True)
         wanted = {slot.bundle for slot in slots}
-        ends = reads and "previous" in wanted and "begun" not in wanted and forward.seeds is None
+        ends = reads and "previous" in wanted and "has_previous" not in wanted and forward.seeds is None
         bundles = bundles | ({"previous": bundles["y"]} if ends else self._before(bundles["y"], wanted))
         problem = replace(problem, leaves=tuple(bundles[slot.bundle][slot.field] for slot in slots))
         ahead = [slot.ahead for slot in slots]
@@ -269,7 +269,7 @@ class _Backward:
             problem = replace(problem, field_offsets=offsets if any(offsets) else (), row_ends=row_ends if ends else ())
         elif any(ahead):
             problem = self._with_neighbours(problem, ahead)
-        results = self._run(problem.made_reproducible() if self.fixed else problem)
+        results = self._run(problem.as_reproducible() if self.fixed else problem)
         count = len(forward.leaves)
         return results[:count], None if initial is None else self._of_initial(results[count:], initial)
 
@@ -277,9 +277,9 @@ class _Backward:
 
     def _reads_neighbours(self, problem: Problem, bundles: dict[str, Arrays]) -> bool:
         """Return True if the kernel can read neighbours: of arrays on the device, in whole rows, without segments."""
-        if self.fixed or self.home is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
+        if self.fixed or self.device is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
             return False
-        context = self.home._context
+        context = self.device._context
         row = problem.row_length * max(field.storage_bytes for field in problem.source.fields)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         # A part takes four columns of narrow numbers or more.
@@ -288,28 +288,28 @@ class _Backward:
     def _with_neighbours(self, problem: Problem, ahead: Sequence[bool]) -> Problem:
         """Return the problem with arrays of the values ahead, and zero at the ends of rows and segments."""
         leaves = list(map(as_some_array, problem.leaves))
-        places = [place for place, each in enumerate(ahead) if each]
-        fields = [problem.source.fields[place] for place in places]
+        indices = [index for index, is_ahead in enumerate(ahead) if is_ahead]
+        fields = [problem.source.fields[index] for index in indices]
         zeros = [np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
-        shifted = self._shift_arrays([leaves[place] for place in places], fields, zeros, ahead=True)
-        for place, leaf in zip(places, shifted, strict=True):
-            leaves[place] = leaf
+        shifted = self._shift_arrays([leaves[index] for index in indices], fields, zeros, ahead=True)
+        for index, leaf in zip(indices, shifted, strict=True):
+            leaves[index] = leaf
         return replace(problem, leaves=tuple(leaves))
 
     def _before(self, states: Arrays, wanted: set[str]) -> dict[str, Arrays]:
-        """Return the bundles ``"previous"``, the states before the elements, and ``"begun"``, if they are wanted."""
+        """Return the bundles ``"previous"``, the states before the elements, and ``"has_previous"``, if wanted."""
         forward = self.forward
         fields = forward.element.fields
         before: dict[str, Arrays] = {}
-        if not wanted & {"begun", "previous"}:
+        if not wanted & {"has_previous", "previous"}:
             return before
         seeds: Sequence[Leaf] | None = forward.seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
-        if "begun" in wanted:
+        if "has_previous" in wanted:
             count = len(states) if "previous" in wanted else 0
-            *before["previous"], begun = self._shift_arrays(states, fields, seeds[:count], flag=True)
-            before["begun"] = [begun]
+            *before["previous"], begun_flags = self._shift_arrays(states, fields, seeds[:count], flag=True)
+            before["has_previous"] = [begun_flags]
         elif "previous" in wanted:
             before["previous"] = self._shift_arrays(states, fields, seeds)
         return before
@@ -366,7 +366,7 @@ class _Backward:
     # ----- Runs
 
     def _run(self, problem: Problem) -> Arrays:
-        return list(execute(problem, self.home, "auto", None))
+        return list(execute(problem, self.device, "auto", None))
 
     def _of_initial(self, firsts: Arrays, initial: object) -> object:
         """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""
@@ -384,22 +384,22 @@ class _Backward:
             keep_last_only=True,
         )
         if self.fixed:
-            problem = problem.made_reproducible()
+            problem = problem.as_reproducible()
         totals: Sequence[SomeArray]
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
         else:
-            totals = reduce_rows(problem, self.home)
+            totals = reduce_rows(problem, self.device)
         gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole, dtype = total.reshape((*others, *field.shape)), field.scalar.dtype
             shape = () if is_float_parameter(value) else np.shape(value)
             if self.fixed:
-                where = self.home or "numpy"
+                where = self.device or "numpy"
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, where, None, EVERYWHERE))
-            elif self.home is not None and is_on_device(problem):
-                whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
-                gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
+            elif self.device is not None and is_on_device(problem):
+                whole = whole if isinstance(whole, Array) else new_array(self.device, whole)
+                gradients.append(gradient_of_broadcast(whole, shape, dtype, self.device, None))
             else:
                 gradients.append(sum_to_shape(shape, np.asarray(whole)).astype(dtype, copy=False))
         return forward.element.structure.build_bundle(gradients)

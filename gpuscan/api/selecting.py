@@ -9,13 +9,13 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_places
+from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.picked import Picked
 from gpuscan.api.sort import as_dates, check_keys, sort
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.engine.compaction import partition_on_device
@@ -100,25 +100,27 @@ def top_k(
         (array([5, 4], dtype=int32), array([4, 2]))
     """
     as_flag("largest", largest)
-    kept = as_integer(k)
-    if kept is None:
+    count = as_integer(k)
+    if count is None:
         raise TypeError(f"k={k!r} was passed, but it is a number of elements; pass an integer")
     leaf = as_some_array(x)
-    home = first_home((leaf,), device)
-    keys, place, _, dates = check_keys(
-        leaf, axis, largest, True, "numpy" if home is None else home, "searched for its first elements"
+    call_device = find_first_device((leaf,), device)
+    keys, resolved_axis, _, dates = check_keys(
+        leaf, axis, largest, True, "numpy" if call_device is None else call_device, "searched for its first elements"
     )
-    length = keys.shape[place]
-    if not 0 <= kept <= length:
+    length = keys.shape[resolved_axis]
+    if not 0 <= count <= length:
         raise ValueError(
             f"k={k} was passed for an axis of length {length}; pass a number of elements from 0 to {length}"
         )
     descending = bool(largest)
-    if home is None:
-        order = reference.argsort(np.asarray(keys), place, descending)[(*[slice(None)] * place, slice(kept))]
-        values = np.take_along_axis(native(np.asarray(keys)), order, place)
+    if call_device is None:
+        order = reference.argsort(np.asarray(keys), resolved_axis, descending)[
+            (*[slice(None)] * resolved_axis, slice(count))
+        ]
+        values = np.take_along_axis(native(np.asarray(keys)), order, resolved_axis)
         return values if dates is None else as_dates(values, dates, descending), order
-    top, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
+    top, indices = _first_keys(call_device, call_device.asarray(keys), resolved_axis, count, descending)
     if isinstance(keys, Array):
         return top, indices
     values = top.numpy()
@@ -126,28 +128,28 @@ def top_k(
     return values, indices.numpy().astype(np.int64)
 
 
-def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: bool) -> tuple[Array, Array]:
+def _first_keys(device: Device, keys: Array, axis: int, k: int, descending: bool) -> tuple[Array, Array]:
     """Return the first keys along an axis, in order, and their indices."""
     shape, dtype, length = keys.shape, keys.dtype, keys.shape[axis]
-    result = (*shape[:axis], kept, *shape[axis + 1 :])
+    result = (*shape[:axis], k, *shape[axis + 1 :])
     if not prod(result):
-        return new_array(home, None, result, dtype), new_array(home, None, result, np.uint32)
-    executor, scalar = home._executor, scalar_of(dtype)
-    plan = plan_select(scalar, length, kept, home.capabilities)
+        return new_array(device, None, result, dtype), new_array(device, None, result, np.uint32)
+    executor, scalar = device._executor, scalar_of(dtype)
+    plan = plan_select(scalar, length, k, device.capabilities)
     if plan is None:
-        found = sort_device(executor, keys, axis, descending=descending, with_indices=True)
-        first = (*[slice(None)] * axis, slice(kept))
-        return Array._of(home, found.keys)[first].copy(), Array._of(home, found.payload)[first].copy()
+        sorted_keys = sort_device(executor, keys, axis, descending=descending, with_indices=True)
+        first = (*[slice(None)] * axis, slice(k))
+        return Array._of(device, sorted_keys.keys)[first].copy(), Array._of(device, sorted_keys.payload)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
-    words, places = select(rows, count, kept, plan, descending=descending)
-    ordered = sort_selected(executor, words, dtype, kept, places, descending=descending)
-    made = []
-    for array, kind in ((ordered.keys, dtype), (ordered.payload, np.dtype(np.uint32))):
-        moved = transpose_elements(array._view_as(result, kind), inner, kept, kind.itemsize)
-        made.append(Array._of(home, moved))
-    return made[0], made[1]
+    words, indices = select(rows, count, k, plan, descending=descending)
+    ordered = sort_selected(executor, words, dtype, k, indices, descending=descending)
+    results = []
+    for array, result_dtype in ((ordered.keys, dtype), (ordered.payload, np.dtype(np.uint32))):
+        moved = transpose_elements(array._view_as(result, result_dtype), inner, k, result_dtype.itemsize)
+        results.append(Array._of(device, moved))
+    return results[0], results[1]
 
 
 # ----- Partitions
@@ -195,20 +197,20 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
     given = [as_some_array(leaf) for leaf in leaves_given]
     chosen = as_some_array(mask)
     check_mask(chosen, [leaf.shape for leaf in given])
-    home = first_home((*given, chosen), device)
-    on_device = any(isinstance(each, Array) for each in (*given, chosen))
-    if home is None:
+    call_device = find_first_device((*given, chosen), device)
+    on_device = any(isinstance(operand, Array) for operand in (*given, chosen))
+    if call_device is None:
         parts = [[leaf[pick] for leaf in given] for pick in (chosen, ~chosen)]
         return assemble_arrays(structure, parts[0], x), assemble_arrays(structure, parts[1], x)
     leaves = [leaf if on_device else as_bits(leaf) for leaf in given]
-    arrays = [home.asarray(leaf) for leaf in leaves]
-    parted = partition_on_device(home._executor, arrays, home.asarray(chosen))
+    arrays = [call_device.asarray(leaf) for leaf in leaves]
+    parted = partition_on_device(call_device._executor, arrays, call_device.asarray(chosen))
     sides = []
     for entries, count in ((parted.entries, parted.count), (parted.others, parted.others_count)):
-        length = Array._of(home, count)
+        length = Array._of(call_device, count)
         sides.append(
             [
-                Picked(Array._of(home, memory), array.dtype, array.shape[1:], length)
+                UnknownLengthArray(Array._of(call_device, memory), array.dtype, array.shape[1:], length)
                 for memory, array in zip(entries, arrays, strict=True)
             ]
         )
@@ -323,12 +325,12 @@ def quantile(
             f"quantiles of an array of dtype {array.dtype} were asked for, but quantiles are of integers or floats. "
             "Convert it: x.astype(np.float32)"
         )
-    home = first_home((array,), device)
-    if home is None:
+    call_device = find_first_device((array,), device)
+    if call_device is None:
         points = wanted if wanted.ndim else q
         result = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
         return _with_nan_of_rows(array, result, axis, keepdims)
-    rows, kept = _rows_along(array, axis)
+    rows, kept_shape = _rows_along(array, axis)
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
     weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic, ParameterArray))
@@ -338,12 +340,12 @@ def quantile(
     length = reveal(rows.shape[-1])
 
     def find(q: AnyArray) -> list[AnyArray]:
-        before, after, weight = _places(_as_floats(q).reshape(-1), length, chosen)
+        before, after, weight = _neighbour_indices(_as_floats(q).reshape(-1), length, chosen)
         return [np.concatenate([before, after, [length - 1]]), np.asarray(weight)]
 
-    places, weights = combine_arrays(find, [wanted])
-    result = _interpolate(home, rows, places, 0 if chosen in _DISCRETE else weights, weak)
-    shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
+    indices, weights = combine_arrays(find, [wanted])
+    result = _interpolate(call_device, rows, indices, 0 if chosen in _DISCRETE else weights, weak)
+    shape = (*wanted.shape, *(kept_shape if keepdims else rows.shape[:-1]))
     result = result.reshape(shape)
     return result if isinstance(result, Array) or result.shape else result[()]
 
@@ -387,20 +389,20 @@ def median(
             f"the median of numbers of dtype {array.dtype} was asked for, but complex numbers have no order. Pass "
             "their real parts or their absolute values"
         )
-    home = first_home((array,), device)
-    rows, kept = _rows_along(array, axis)
+    call_device = find_first_device((array,), device)
+    rows, kept_shape = _rows_along(array, axis)
     length = rows.shape[-1]
-    if home is None or (not length and not isinstance(array, Array)):
+    if call_device is None or (not length and not isinstance(array, Array)):
         result = np.median(array, axis=axis, keepdims=keepdims)
         return _with_nan_of_rows(array, result, axis, keepdims)
     if rows.dtype == np.bool_:
         rows = rows.astype(np.uint8)
     if not length:
-        nothing = np.full(kept if keepdims else rows.shape[:-1], np.nan, _float_dtype(home, rows.dtype))
-        return new_array(home, nothing)
-    places = np.array([(length - 1) // 2, length // 2, length - 1])
-    result = _interpolate(home, rows, places, None, True)
-    result = result.reshape(kept if keepdims else rows.shape[:-1])
+        nothing = np.full(kept_shape if keepdims else rows.shape[:-1], np.nan, _float_dtype(call_device, rows.dtype))
+        return new_array(call_device, nothing)
+    indices = np.array([(length - 1) // 2, length // 2, length - 1])
+    result = _interpolate(call_device, rows, indices, None, True)
+    result = result.reshape(kept_shape if keepdims else rows.shape[:-1])
     return result if isinstance(result, Array) or result.shape else result[()]
 
 
@@ -417,7 +419,7 @@ def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, .
     if axis is None:
         return array.reshape(-1), (1,) * array.ndim
     axes = axis if isinstance(axis, tuple) else (axis,)
-    chosen = [resolve_axis(each, array.shape) for each in tuple_of_integers("axis", axes)]
+    chosen = [resolve_axis(number, array.shape) for number in tuple_of_integers("axis", axes)]
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"axis={axis} was passed, which names an axis twice; pass each axis once")
     rest = [i for i in range(array.ndim) if i not in chosen]
@@ -435,7 +437,7 @@ def _as_floats(q: AnyArray) -> AnyArray:
     return q if q.dtype.kind == "f" else q.astype(np.float64)
 
 
-def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
+def _neighbour_indices(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
     """Return for each quantile the indices before and after it, and the weight of the second; 0 for elements."""
     if method == "lower":
         at = np.floor((n - 1) * q)
@@ -451,8 +453,8 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyAr
             stays &= whole % 2 == 1
         at = np.maximum(np.where(stays, whole, whole + 1), 0)
     if method in _DISCRETE:
-        places = at.astype(np.int64)
-        return places, places, 0
+        indices = at.astype(np.int64)
+        return indices, indices, 0
     if method == "linear":
         index = (n - 1) * q
     elif method == "midpoint":
@@ -465,7 +467,9 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyAr
     before = np.floor(index)
     after = before + 1
     above, below = index >= n - 1, index < 0
-    before, after = (np.where(above, n - 1, np.where(below, 0, each)).astype(np.int64) for each in (before, after))
+    before, after = (
+        np.where(above, n - 1, np.where(below, 0, position)).astype(np.int64) for position in (before, after)
+    )
     # NumPy computes the weights from these indices, where the last one is -1.
     weight = index - np.where(above, -1, before)
     if method == "midpoint":
@@ -475,38 +479,38 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyAr
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(home: Device, rows: SomeArray, places: HostArray, weight: Any, weak: bool) -> Any:
+def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: Any, weak: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
-        home: the device.
+        device: the device.
         rows: an array with the rows along its last axis.
         places: for each quantile the index of an element, then for each the index of another, then the last index.
         weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
     """
     on_device = isinstance(rows, Array)
-    ordered = sort(home.asarray(rows), axis=-1)
-    taken: Any = take_places(ordered, new_array(home, places.astype(np.dtype(np.uint32))), ordered.ndim - 1)
-    count = places.size // 2
-    alone = isinstance(places, np.ndarray) and bool((places[:count] == places[count : 2 * count]).all())
+    ordered = sort(device.asarray(rows), axis=-1)
+    neighbours: Any = take_places(ordered, new_array(device, indices.astype(np.dtype(np.uint32))), ordered.ndim - 1)
+    count = indices.size // 2
+    alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count : 2 * count]).all())
     if not on_device:
-        taken = taken.numpy()
-    taken = taken.transpose((taken.ndim - 1, *range(taken.ndim - 1)))
-    first, last = taken[:count], taken[2 * count :]
-    second = first if alone else taken[count : 2 * count]
+        neighbours = neighbours.numpy()
+    neighbours = neighbours.transpose((neighbours.ndim - 1, *range(neighbours.ndim - 1)))
+    first, last = neighbours[:count], neighbours[2 * count :]
+    second = first if alone else neighbours[count : 2 * count]
     if isinstance(weight, int):
         return _with_nan(first, last)
     if not on_device:
         return _by_numpy(first, second, last, weight, weak)
-    dtype = _float_dtype(home, rows.dtype)
+    dtype = _float_dtype(device, rows.dtype)
     wide = compute_dtype(scalar_of(dtype))
-    first, second, last = (each.astype(wide, copy=False) for each in (first, second, last))
+    first, second, last = (elements.astype(wide, copy=False) for elements in (first, second, last))
     if weight is None:
         result = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
     else:
         weights = weight.astype(wide).reshape(count, *[1] * (first.ndim - 1))
-        result = map_arrays(_between, first, second, last, new_array(home, weights))
+        result = map_arrays(_between, first, second, last, new_array(device, weights))
     return result.astype(dtype, copy=False)
 
 
@@ -532,11 +536,11 @@ def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArra
         return _with_nan(result, last)
 
 
-def _float_dtype(home: Device, dtype: AnyDType) -> AnyDType:
+def _float_dtype(device: Device, dtype: AnyDType) -> AnyDType:
     """Return the dtype of numbers between elements of a dtype, on a device."""
     if scalar_of(dtype).kind == "float":
         return dtype
-    return np.dtype(np.float64 if home.capabilities.float64 else np.float32)
+    return np.dtype(np.float64 if device.capabilities.float64 else np.float32)
 
 
 def _mean_of_two(first: Value, second: Value, last: Value) -> object:

@@ -105,15 +105,15 @@ class SelectiveScan:
         outputs = y.reshape(shape), last.reshape(*shape[:3], states, 1)
 
         def compute_part(part: Part) -> list[Pending]:
-            found = selective_scan(*map(device.asarray, self._sources(device, arrays, part)[0]))
+            results = selective_scan(*map(device.asarray, self._sources(device, arrays, part)[0]))
             # Parts are contiguous, because the first axes are cut first, so results are read directly into the outputs.
-            pairs = zip(found, outputs, strict=True)
+            pairs = zip(results, outputs, strict=True)
             return [start_call(device._readers, partial(array._read, into[part])).result for array, into in pairs]
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
-        for _, found in in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.piece_bytes // 4)):
-            for wait in found:
+        for _, reads in in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.piece_bytes // 4)):
+            for wait in reads:
                 wait()
         return y, last
 
@@ -140,8 +140,8 @@ class SelectiveScan:
         If none of B and C depends on both time and group, there is one group.
         """
         *lead, groups, channels = self.shape[:STATES]
-        shared = all(each.shape[TIME] == 1 or each.shape[STATES - 2] == 1 for each in (self.B, self.C))
-        return (prod(lead), 1, groups * channels) if shared else (prod(lead), groups, channels)
+        one_group = all(weights.shape[TIME] == 1 or weights.shape[STATES - 2] == 1 for weights in (self.B, self.C))
+        return (prod(lead), 1, groups * channels) if one_group else (prod(lead), groups, channels)
 
     def _whole(self, array: Array) -> tuple[int, ...]:
         """Return the shape of an array with all batches or one, and with all channels if it is not one for many."""
@@ -181,15 +181,15 @@ class SelectiveScan:
 
         def compute_part(part: Part) -> list[Pending]:
             own, given = self._sources(device, self.arrays, part)
-            found = StateRun(device, own).gradients(grad_y[part], grad_last[part])
+            grads = StateRun(device, own).gradients(grad_y[part], grad_last[part])
             if given is not None:
-                found[1] = map_arrays(softplus_gradient, found[1].reshape(given.shape), given)
-            return _read_all(device, found)
+                grads[1] = map_arrays(softplus_gradient, grads[1].reshape(given.shape), given)
+            return _read_all(device, grads)
 
-        for part, found in in_flight(compute_part, self._state_parts()):
-            for total, values in zip(totals, found, strict=True):
-                place = _within(total, part)
-                place += values().reshape(place.shape)
+        for part, reads in in_flight(compute_part, self._state_parts()):
+            for total, values in zip(totals, reads, strict=True):
+                total_part = _within(total, part)
+                total_part += values().reshape(total_part.shape)
         return totals
 
     def _gradients_on(self, device: Device, grad_y: Array, grad_last: Array) -> tuple[Array, ...]:
@@ -203,12 +203,12 @@ class SelectiveScan:
         def compute_part(part: Part) -> list[Pending]:
             own, given = self._sources(device, arrays, part)
             own += [_within(array, part) for array in weights]
-            found = selective_gradients(gradient_sources(device._context, *own))
+            grads = selective_gradients(gradient_sources(device._context, *own))
             if given is not None:
-                found[1] = map_arrays(softplus_gradient, DeviceArray._of(device, found[1]), given)
+                grads[1] = map_arrays(softplus_gradient, DeviceArray._of(device, grads[1]), given)
             # All kernels are compiled before another thread reads: OpenGL's drivers let one thread in at a time.
-            sums = [reduce(DeviceArray._of(device, array), axis=0, device=device) for array in found[2:]]
-            inputs = zip(found[:2], of_inputs, strict=True)
+            sums = [reduce(DeviceArray._of(device, array), axis=0, device=device) for array in grads[2:]]
+            inputs = zip(grads[:2], of_inputs, strict=True)
             pending: list[Pending] = [
                 start_call(device._readers, partial(array._read, into[part])).result for array, into in inputs
             ]
@@ -219,11 +219,11 @@ class SelectiveScan:
         parts = _parts(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
         for part, (u_read, dt_read, *sums) in in_flight(compute_part, parts):
             for total, wait in zip(of_weights, sums, strict=True):
-                place = _within(total, part)
-                place += sum_to_shape(place.shape, wait())
+                total_part = _within(total, part)
+                total_part += sum_to_shape(total_part.shape, wait())
             u_read(), dt_read()
-        found = zip(self.arrays[2:], of_weights, strict=True)
-        totals = (sum_to_shape(array.shape, grad.reshape(self._whole(array))) for array, grad in found)
+        pairs = zip(self.arrays[2:], of_weights, strict=True)
+        totals = (sum_to_shape(array.shape, grad.reshape(self._whole(array))) for array, grad in pairs)
         return (*(grad.reshape(self.u.shape) for grad in of_inputs), *totals)
 
     def _state_parts(self) -> Iterator[Part]:
@@ -236,7 +236,7 @@ class DeviceScan:
 
     Attributes:
         u, dt, A, B, C: the arrays. A, B and C may have length 1 along batches, and B and C along groups and channels.
-        home: the device.
+        device: the device.
     """
 
     u: DeviceArray
@@ -244,7 +244,7 @@ class DeviceScan:
     A: DeviceArray
     B: DeviceArray
     C: DeviceArray
-    home: Device
+    device: Device
 
     @property
     def arrays(self) -> tuple[DeviceArray, ...]:
@@ -256,38 +256,38 @@ class DeviceScan:
 
     def outputs(self) -> tuple[DeviceArray, DeviceArray]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
-        if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
+        if _fits(self.device, self.A.dtype, self._shape) and self._is_bindable:
             computed = selective_scan(*map(self._make_bindable, self.arrays))
-            y, last = (DeviceArray._of(self.home, each) for each in computed)
+            y, last = (DeviceArray._of(self.device, result) for result in computed)
             return y, last
-        run = StateRun(self.home, self.arrays)
+        run = StateRun(self.device, self.arrays)
         h = run.states()[1]
         (y,) = run.sum_repeated_axes([run.outputs(h)], [self.u.shape])
         return y.reshape(self.u.shape), h[..., -1:].copy()
 
     def gradients(self, grad_y: DeviceArray, grad_last: DeviceArray) -> tuple[Any, ...]:
         """Return the gradients as `SelectiveScan.gradients` does."""
-        context, (*lead, states, length) = self.home._context, self._shape
+        context, (*lead, states, length) = self.device._context, self._shape
         channels = lead[2]
         numbers = lead[0] * lead[1] * gradient_numbers(context, channels, states, length)
         fits = (
-            _fits(self.home, self.A.dtype, self._shape) and self._is_bindable and 4 * numbers <= context.binding_limit
+            _fits(self.device, self.A.dtype, self._shape) and self._is_bindable and 4 * numbers <= context.binding_limit
         )
         if fits and can_differentiate(context, prod(lead), channels, states, length):
             given = map(self._make_bindable, (*self.arrays, grad_y, grad_last))
             grads: list[DeviceArray] = [
-                DeviceArray._of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
+                DeviceArray._of(self.device, grad) for grad in selective_gradients(gradient_sources(context, *given))
             ]
             # Several strips of channels have a sum each, of all batches.
-            grads[2:] = [reduce(each, axis=0) for each in grads[2:]]
+            grads[2:] = [reduce(grad, axis=0) for grad in grads[2:]]
         else:
-            grads = StateRun(self.home, self.arrays).gradients(grad_y, grad_last)
-        return tuple(self._sum_copies(each, own.shape) for each, own in zip(grads, self.arrays, strict=True))
+            grads = StateRun(self.device, self.arrays).gradients(grad_y, grad_last)
+        return tuple(self._sum_copies(grad, own.shape) for grad, own in zip(grads, self.arrays, strict=True))
 
     @property
     def _is_bindable(self) -> bool:
-        nbytes = max(4 * prod(self.u.shape), *(each.nbytes for each in self.arrays))
-        return bool(nbytes <= self.home._context.binding_limit)
+        nbytes = max(4 * prod(self.u.shape), *(array.nbytes for array in self.arrays))
+        return bool(nbytes <= self.device._context.binding_limit)
 
     def _make_bindable(self, array: DeviceArray) -> Any:
         return bindable(contiguous(array))
@@ -345,4 +345,9 @@ def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:
 
 def _within(array: Array, part: Part) -> Array:
     """Return the part of an array; all of it along axes of length 1."""
-    return array[tuple(each if length > 1 else slice(None) for each, length in zip(part, array.shape, strict=False))]
+    return array[
+        tuple(
+            slice_of_axis if length > 1 else slice(None)
+            for slice_of_axis, length in zip(part, array.shape, strict=False)
+        )
+    ]

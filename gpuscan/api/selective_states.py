@@ -55,7 +55,7 @@ class StateRun:
         if axes[0] and axes == [axes[0]] * 2:
             return list(reduce(tuple(values), _SUMS, axis=axes[0], device=self._device))
         pairs = zip(values, axes, strict=True)
-        return [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
+        return [reduce(value, axis=repeated, device=self._device) if repeated else value for value, repeated in pairs]
 
     def gradients(self, grad_y: SomeArray, grad_last: SomeArray) -> list[DeviceArray]:
         """Return the gradients with respect to the arrays."""
@@ -107,11 +107,11 @@ def _steps_complex(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     sine = (sine * square - np.float32(1.6666654611e-1)) * square * rest + rest
     cosine = np.float32(2.443315711809948e-5) * square - np.float32(1.388731625493765e-3)
     cosine = (cosine * square + np.float32(4.166664568298827e-2)) * square * square - np.float32(0.5) * square + 1
-    turn = quarters - 4 * np.floor(quarters * np.float32(0.25))
-    odd = (turn == 1) | (turn == 3)
+    quadrant = quarters - 4 * np.floor(quarters * np.float32(0.25))
+    odd = (quadrant == 1) | (quadrant == 3)
     imag, real = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
-    imag = np.where(turn >= 2, -imag, imag)
-    real = np.where((turn == 1) | (turn == 2), -real, real)
+    imag = np.where(quadrant >= 2, -imag, imag)
+    real = np.where((quadrant == 1) | (quadrant == 2), -real, real)
     size = np.exp(dt * np.real(decay))
     return size * real + 1j * (size * imag), dt * u * inward
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
-from gpuscan.api.home import Devices, Distributed, resolve_devices
-from gpuscan.api.outputs import check_place, check_separate
+from gpuscan.api.call_device import Devices, Distributed, resolve_devices
+from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.reduce import reduce
 from gpuscan.api.reduced_axes import ReducedAxes, find_axes
 from gpuscan.api.reductions import of_segments
@@ -20,11 +20,11 @@ from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.engine.device_team import naming
+from gpuscan.engine.executor_group import naming
 from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.planning.partition import stretches
+from gpuscan.planning.partition import cut_into_shards
 from gpuscan.planning.strategies import check_strategy, strategy_asked_for
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
 from gpuscan.problem.cache import find_or_make_problem
@@ -103,7 +103,7 @@ class ShardedArray(Distributed):
         array = as_array(x)
         resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
         axis = resolve_axis(axis, array.shape)
-        parts = stretches(array.shape[axis], relative_speeds([device._executor for device in resolved]))
+        parts = cut_into_shards(array.shape[axis], relative_speeds([device._executor for device in resolved]))
         cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
         before = (slice(None),) * axis
         shards = []
@@ -159,7 +159,7 @@ class ShardedArray(Distributed):
         may_fail = strategy_asked_for(strategy) not in ("auto", "three_dispatch")
         apart = outputs is not None and may_fail and overlap(find_sharded_leaves(x), outputs)
         if outputs is not None and not apart:
-            targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
+            targets = [[output.shards[number] for output in outputs] for number in range(len(shards))]
             shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
         problem = shards[0].problem
         in_results = not problem.exclusive and problem.heads is None and 0 not in first.shape
@@ -276,7 +276,7 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
             f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
             "together. Shard all of them with gpuscan.ShardedArray.from_numpy(x, devices, axis)"
         )
-    if any(not are_divided_alike(each, sharded[0]) for each in sharded[1:]):
+    if any(not are_divided_alike(leaf, sharded[0]) for leaf in sharded[1:]):
         raise ValueError(
             "a bundle of arrays that are sharded in different ways was passed. Make all of them by "
             "gpuscan.ShardedArray.from_numpy with the same devices and axis"
@@ -348,29 +348,29 @@ def _join_shards(parts: Sequence[Sequence[DeviceArray]], first: ShardedArray, ax
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
-        ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, parts, strict=True)), axis)
-        for place in range(len(parts[0]))
+        ShardedArray(tuple(Array._of(d, r[number]) for d, r in zip(devices, parts, strict=True)), axis)
+        for number in range(len(parts[0]))
     ]
 
 
 def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
     """Return the last result of each row in the order of the scan: NumPy's along the divided axis, else sharded."""
     structure, axis = problem.destination.structure, problem.axis
-    place = (slice(None),) * axis + (0 if problem.reverse else -1,)
+    last_index = (slice(None),) * axis + (0 if problem.reverse else -1,)
     if results[0].axis == axis:
         last = 0 if problem.reverse else -1
-        numbers = [result.shards[last][place].copy().numpy()[()] for result in results]
+        numbers = [result.shards[last][last_index].copy().numpy()[()] for result in results]
         return assemble_arrays(structure, numbers, axes=len(problem.shape) - 1)
     first = results[0]
-    lasts = [[result.shards[number][place].copy() for result in results] for number in range(len(first.shards))]
+    lasts = [[result.shards[number][last_index].copy() for result in results] for number in range(len(first.shards))]
     return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
 
 
 def _total(x: object, op: Operation, first: ShardedArray, options: ProblemOptions, pairs: bool) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     if 0 in first.shape:
-        shared: dict[str, Any] = {name: value for name, value in options.items() if name != "reverse"}
-        return reduce(over_arrays(ShardedArray.numpy, x), op, **shared)
+        reduction_options: dict[str, Any] = {name: value for name, value in options.items() if name != "reverse"}
+        return reduce(over_arrays(ShardedArray.numpy, x), op, **reduction_options)
     return _reduce_rows(make_shard_problems(x, op, first, options, pairs), first)
 
 
@@ -387,8 +387,8 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
         return assemble_arrays(structure, shaped, axes=len(shape))
     parts = scan_apart(shards, "auto")
     viewed = []
-    for each, part in zip(problems, parts, strict=True):
-        lead = tuple(n for i, n in enumerate(each.shape) if i != each.axis)
+    for shard_problem, part in zip(problems, parts, strict=True):
+        lead = tuple(n for i, n in enumerate(shard_problem.shape) if i != shard_problem.axis)
         viewed.append([array._view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
     return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
 
@@ -416,8 +416,8 @@ def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments:
         for problem, (low, high) in zip(problems, edges_of(first), strict=True)
     ]
     shards = shards_of(own, first, [begin not in offsets for begin, _ in edges_of(first)])
-    places = [full[(offsets[full] < high) & (offsets[full + 1] > low)] for low, high in edges_of(first)]
-    reduce_segments(shards, results, places)
+    segment_numbers = [full[(offsets[full] < high) & (offsets[full + 1] > low)] for low, high in edges_of(first)]
+    reduce_segments(shards, results, segment_numbers)
     return assemble_arrays(whole.destination.structure, results, axes=len(shape))
 
 
@@ -472,7 +472,7 @@ def make_shard_problems(
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
             fields = problem.element.fields
             wide = [np.asarray(seed).reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
-            seeds = tuple(each.reshape(-1, *f.shape) for each, f in zip(wide, fields, strict=True))
+            seeds = tuple(rows_of_field.reshape(-1, *f.shape) for rows_of_field, f in zip(wide, fields, strict=True))
         started.append(replace(problem, seeds=seeds, initial=True, exclusive=as_flag("exclusive", exclusive)))
     return started
 
@@ -543,10 +543,10 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: objec
     return shards_of(cut, first, continues)
 
 
-def _begins(heads: Heads, place: int) -> bool:
+def _begins(heads: Heads, index: int) -> bool:
     """Return True if a segment begins at an index of the axis."""
     array = heads.cut.array
-    return place in array if isinstance(heads.cut, Offsets) else bool(array[place] != array[place - 1])
+    return index in array if isinstance(heads.cut, Offsets) else bool(array[index] != array[index - 1])
 
 
 def _check_alike(keys: AnyArray | ShardedArray, shape: tuple[int, ...], axis: int) -> None:
@@ -585,8 +585,8 @@ def _key_shards(keys: ShardedArray, shape: tuple[int, ...], first: ShardedArray,
 
 def _ends_alike(before: Array, after: Array, axis: int) -> bool:
     """Return True if the last key of a shard equals the first one of the next shard."""
-    place = (slice(None),) * (axis if before.ndim > 1 else 0)
-    last, begin = before[(*place, slice(-1, None))].numpy(), after[(*place, slice(0, 1))].numpy()
+    all_before = (slice(None),) * (axis if before.ndim > 1 else 0)
+    last, begin = before[(*all_before, slice(-1, None))].numpy(), after[(*all_before, slice(0, 1))].numpy()
     return bool((last == begin).all())
 
 
@@ -616,7 +616,7 @@ def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> lis
                 "of that shape with the same parts"
             )
         for shard in array.shards:
-            check_place(shard, shard.shape, field.scalar.dtype, shard.device)
+            check_out_array(shard, shard.shape, field.scalar.dtype, shard.device)
         arrays.append(array)
     for number in range(len(first.shards)):
         check_separate([array.shards[number] for array in arrays])
@@ -650,7 +650,7 @@ def write_results(result: object, out: object) -> None:
     shards: list[tuple[SomeArray | np.generic, SomeArray]] = []
     for part, target in pairs:
         if not isinstance(part, ShardedArray):
-            check_place(target, np.shape(part), part.dtype, None)
+            check_out_array(target, np.shape(part), part.dtype, None)
             shards.append((part, target))
             continue
         if not isinstance(target, ShardedArray) or target.shape != part.shape or not are_divided_alike(target, part):
@@ -658,9 +658,9 @@ def write_results(result: object, out: object) -> None:
                 f"out={abbreviate(target)} was passed for a result of shape {part.shape} that is divided between "
                 "devices as the input is; pass a gpuscan.ShardedArray of that shape with the same parts"
             )
-        for own, place in zip(part.shards, target.shards, strict=True):
-            check_place(place, own.shape, own.dtype, own.device)
-            shards.append((own, place))
+        for own, target_shard in zip(part.shards, target.shards, strict=True):
+            check_out_array(target_shard, own.shape, own.dtype, own.device)
+            shards.append((own, target_shard))
     check_separate([target for _, target in shards])
     for part, target in shards:
         target[...] = part

@@ -9,8 +9,8 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_along_axis, take_at
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.host_cuts import upload_sort_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
@@ -96,16 +96,22 @@ def sort(
         >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), segments=[0, 3, 5])
         array([1, 3, 4, 1, 5], dtype=int32)
     """
-    keys, place, home, dates = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
-    if home is None:
-        order = _order_in_numpy(keys, place, bool(descending), segments)
-        sorted_keys = np.take_along_axis(native(np.asarray(keys)), order, place)
+    keys, resolved_axis, call_device, dates = check_keys(
+        x, axis, descending, stable, device, "sorted", _arrays_of(segments)
+    )
+    if call_device is None:
+        order = _order_in_numpy(keys, resolved_axis, bool(descending), segments)
+        sorted_keys = np.take_along_axis(native(np.asarray(keys)), order, resolved_axis)
     else:
-        given = home.asarray(keys)
+        given = call_device.asarray(keys)
         if segments is None:
-            ordered = Array._of(home, sort_device(home._executor, given, place, descending=bool(descending)).keys)
+            ordered = Array._of(
+                call_device, sort_device(call_device._executor, given, resolved_axis, descending=bool(descending)).keys
+            )
         else:
-            ordered = take_along_axis(given, _order_on_device(home, given, place, bool(descending), segments), place)
+            ordered = take_along_axis(
+                given, _order_on_device(call_device, given, resolved_axis, bool(descending), segments), resolved_axis
+            )
         if isinstance(keys, Array) or isinstance(segments, Array):
             return ordered
         sorted_keys = ordered.numpy()
@@ -148,10 +154,12 @@ def argsort(
         >>> gs.argsort(np.array([3, 1, 4, 1, 5], np.int32))
         array([1, 3, 0, 2, 4])
     """
-    keys, place, home, _ = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
-    if home is None:
-        return _order_in_numpy(keys, place, bool(descending), segments)
-    order = _order_on_device(home, home.asarray(keys), place, bool(descending), segments)
+    keys, resolved_axis, call_device, _ = check_keys(
+        x, axis, descending, stable, device, "sorted", _arrays_of(segments)
+    )
+    if call_device is None:
+        return _order_in_numpy(keys, resolved_axis, bool(descending), segments)
+    order = _order_on_device(call_device, call_device.asarray(keys), resolved_axis, bool(descending), segments)
     return order if isinstance(keys, Array) or isinstance(segments, Array) else order.numpy().astype(np.int64)
 
 
@@ -193,7 +201,7 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
         array([ 0, 10, 20], dtype=int16)
     """
     structure, leaves = structure_and_leaves(values, only_moved=True)
-    given, place, home, dates = check_keys(keys, 0, descending, True, None, "sorted by", leaves)
+    given, resolved_axis, device, dates = check_keys(keys, 0, descending, True, None, "sorted by", leaves)
     if given.ndim != 1:
         raise ValueError(
             f"keys of shape {given.shape} were passed; pass one key for each entry of the values' first axis, as a 1-D "
@@ -205,17 +213,17 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
                 f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
                 "first axis"
             )
-    if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
+    if device is not None and any(isinstance(array, Array) for array in (given, *leaves)):
         if dates is not None:
             scalar_of(dates)  # The error for dates on a device.
-        arrays = [home.asarray(leaf) for leaf in leaves]
-        moved_keys, results = _move_entries(home, home.asarray(given), arrays, bool(descending))
+        arrays = [device.asarray(leaf) for leaf in leaves]
+        moved_keys, results = _move_entries(device, device.asarray(given), arrays, bool(descending))
         return moved_keys, assemble_arrays(structure, results, values)
     keys_and_values = as_numpy_arrays([given, *leaves])
     order = (
-        reference.argsort(keys_and_values[0], place, bool(descending))
-        if home is None
-        else argsort(keys_and_values[0], descending=descending, device=home)
+        reference.argsort(keys_and_values[0], resolved_axis, bool(descending))
+        if device is None
+        else argsort(keys_and_values[0], descending=descending, device=device)
     )
     sorted_keys, *moved = (native(a[order]) for a in keys_and_values)
     in_order = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
@@ -235,30 +243,32 @@ def _order_in_numpy(keys: SomeArray, axis: int, descending: bool, segments: Arra
     order = reference.argsort(np.asarray(keys), axis, descending)
     if segments is None:
         return order
-    places = np.arange(keys.shape[axis], dtype=np.uint32)
-    starts = scan(places, KEEP_LEFT, axis=0, segments=segments, device="numpy")
+    indices = np.arange(keys.shape[axis], dtype=np.uint32)
+    starts = scan(indices, KEEP_LEFT, axis=0, segments=segments, device="numpy")
     return np.take_along_axis(order, reference.argsort(starts[order], axis, False), axis)
 
 
-def _order_on_device(home: Device, keys: Array, axis: int, descending: bool, segments: ArrayLike | None) -> Array:
+def _order_on_device(device: Device, keys: Array, axis: int, descending: bool, segments: ArrayLike | None) -> Array:
     """Return the same as `_order_in_numpy` on the device."""
 
     def order_of(keys: Array, descending: bool) -> Array:
-        found = sort_device(home._executor, keys, axis, descending=descending, with_keys=False, with_indices=True)
-        return Array._of(home, found.payload)
+        ordered = sort_device(device._executor, keys, axis, descending=descending, with_keys=False, with_indices=True)
+        return Array._of(device, ordered.payload)
 
     if segments is None:
         return order_of(keys, descending)
     length = keys.shape[axis]
-    places = Array._of(home, all_indices(home._context, length)) if length else new_array(home, None, (0,), np.uint32)
-    firsts = scan(places, KEEP_LEFT, axis=0, segments=segments)
+    indices = (
+        Array._of(device, all_indices(device._context, length)) if length else new_array(device, None, (0,), np.uint32)
+    )
+    firsts = scan(indices, KEEP_LEFT, axis=0, segments=segments)
     order = order_of(keys, descending)
     return take_along_axis(order, order_of(take_at(firsts, order, 0), False), axis) if order.size else order
 
 
-def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
+def _move_entries(device: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
-    executor = home._executor
+    executor = device._executor
     for leaf in leaves:
         leaf._check("STORAGE")
     entries = [contiguous(leaf) for leaf in leaves]
@@ -267,9 +277,9 @@ def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bo
         moved = [ordered.payload._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
         ordered = sort_device(executor, keys, 0, descending=descending, with_indices=True)
-        order = Permutation(home._context, ordered.payload)
+        order = Permutation(device._context, ordered.payload)
         moved = [order.apply(leaf) for leaf in entries]
-    return Array._of(home, ordered.keys), [Array._of(home, array) for array in moved]
+    return Array._of(device, ordered.keys), [Array._of(device, array) for array in moved]
 
 
 def check_keys(
@@ -314,8 +324,8 @@ def check_keys(
         )
     if axis is None:
         keys, axis = keys.reshape(-1), 0
-    home = home_of((keys, *(moved or ())), device)
-    return keys, resolve_axis(axis, keys.shape), home, dates
+    call_device = find_call_device((keys, *(moved or ())), device)
+    return keys, resolve_axis(axis, keys.shape), call_device, dates
 
 
 # NaT is the least of the numbers behind dates, which puts it last in descending order. One less than it wraps to the

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, in_dtype
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
@@ -195,18 +195,18 @@ def selective_state_update(
             "gpuscan.Array"
         )
     given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
-    arrays = {name: as_some_array(each) for name, each in given.items() if each is not None}
+    arrays = {name: as_some_array(array) for name, array in given.items() if array is not None}
     for name in ("x", "dt", "A", "B", "C"):
         if name not in arrays:
             raise TypeError(f"{name}=None was passed; pass an array")
-    check_update_shapes(tuple(state.shape), {name: tuple(each.shape) for name, each in arrays.items()})
+    check_update_shapes(tuple(state.shape), {name: tuple(array.shape) for name, array in arrays.items()})
     if on_device:
-        home = home_of([state, *arrays.values()], None)
-        assert home is not None
-        arrays = {name: home.asarray(each) for name, each in arrays.items()}
+        device = find_call_device([state, *arrays.values()], None)
+        assert device is not None
+        arrays = {name: device.asarray(array) for name, array in arrays.items()}
     dtype, wide = arrays["x"].dtype, np.result_type(state.dtype, np.float32)
     real = np.zeros(0, wide).real.dtype  # only states and their weights may be complex
-    arrays = {name: in_dtype(each, wide if name in ("A", "B", "C") else real) for name, each in arrays.items()}
+    arrays = {name: in_dtype(array, wide if name in ("A", "B", "C") else real) for name, array in arrays.items()}
     inputs, step, decays, b, c = (arrays[name] for name in ("x", "dt", "A", "B", "C"))
     d, gate, bias = map(arrays.get, ("D", "z", "dt_bias"))
     groups = state.shape[1] if state.ndim == 4 else 1
@@ -236,46 +236,46 @@ class _Call:
     Attributes:
         arrays: the arrays that were passed, by their names, in the dtype of computation.
         dtypes: their own dtypes.
-        home: the device of the scan; None for NumPy.
+        device: the device of the scan; None for NumPy.
         wide: the dtype of the computation.
     """
 
     arrays: dict[str, SomeArray]
     dtypes: dict[str, AnyDType]
-    home: Device | None
+    device: Device | None
     wide: AnyDType
 
     @classmethod
     def of(cls, named: Mapping[str, object], device: Device | str | int | None) -> _Call:
-        given = {name: as_some_array(each) for name, each in named.items() if each is not None}
+        given = {name: as_some_array(array) for name, array in named.items() if array is not None}
         for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
             if name not in given:
                 raise TypeError(f"{name}=None was passed; pass an array")
-        for name, each in given.items():
-            if each.dtype.kind in "biuOSU":
-                raise TypeError(f"{name} of dtype {each.dtype} was passed, but it must be of floats")
+        for name, array in given.items():
+            if array.dtype.kind in "biuOSU":
+                raise TypeError(f"{name} of dtype {array.dtype} was passed, but it must be of floats")
         u, decays = given["u"], given["A"]
-        check_scan_shapes({name: tuple(each.shape) for name, each in given.items() if not name.startswith("grad")})
+        check_scan_shapes({name: tuple(array.shape) for name, array in given.items() if not name.startswith("grad")})
         states = *u.shape[:2], decays.shape[1]
         for name, shape in (("grad_y", u.shape), ("grad_last_state", states)):
             if name in given and tuple(given[name].shape) != tuple(shape):
                 raise ValueError(
                     f"{name} of shape {tuple(given[name].shape)} was passed; pass an array of shape {tuple(shape)}"
                 )
-        home = home_of(given.values(), device)
+        call_device = find_call_device(given.values(), device)
         wide = np.result_type(u.dtype.newbyteorder("="), np.float32)
-        if any(isinstance(each, OnDevice) for each in given.values()):
-            assert home is not None
-            given = {name: home.asarray(each) for name, each in given.items()}
-        elif wide == np.float64 and device is None and home is not None and not home.capabilities.float64:
-            home = None
-        if wide == np.float64 and home is not None and not home.capabilities.float64:
+        if any(isinstance(array, OnDevice) for array in given.values()):
+            assert call_device is not None
+            given = {name: call_device.asarray(array) for name, array in given.items()}
+        elif wide == np.float64 and device is None and call_device is not None and not call_device.capabilities.float64:
+            call_device = None
+        if wide == np.float64 and call_device is not None and not call_device.capabilities.float64:
             raise UnsupportedDtypeError(
-                f"u of dtype float64 was passed for {home!r}, which has no 64-bit floats; pass u.astype(np.float32)"
+                f"u of float64 was passed for {call_device!r}, which has no 64-bit floats; pass u.astype(np.float32)"
             )
-        dtypes = {name: each.dtype for name, each in given.items()}
-        arrays = {name: each if each.dtype.kind == "c" else in_dtype(each, wide) for name, each in given.items()}
-        return cls(arrays, dtypes, home, wide)
+        dtypes = {name: array.dtype for name, array in given.items()}
+        arrays = {name: array if array.dtype.kind == "c" else in_dtype(array, wide) for name, array in given.items()}
+        return cls(arrays, dtypes, call_device, wide)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -308,7 +308,7 @@ class _Call:
         shape = (*self._lead, arrays["A"].shape[1], 1)
         if last is None:
             last = np.zeros(shape, scan.A.dtype)
-            last = last if self.home is None or not isinstance(u, OnDevice) else self.home.asarray(last)
+            last = last if self.device is None or not isinstance(u, OnDevice) else self.device.asarray(last)
         grads = grad.reshape(scan.u.shape), in_dtype(last, scan.A.dtype).reshape(shape)
         of_u: SomeArray
         of_step: SomeArray
@@ -333,15 +333,17 @@ class _Call:
                 grad_weights = _sum(grad_weights.reshape(own.shape[0], own.shape[1], share, *own.shape[2:]), (2,))
             of_arguments[name] = grad_weights
         return tuple(
-            None if each is None else in_dtype(each.reshape(arrays[name].shape), self.dtypes[name])
-            for name, each in of_arguments.items()
+            None
+            if grad_of_argument is None
+            else in_dtype(grad_of_argument.reshape(arrays[name].shape), self.dtypes[name])
+            for name, grad_of_argument in of_arguments.items()
         )
 
     @property
     def _lead(self) -> tuple[int, int, int]:
         """Batches, groups of channels that share B and C, and channels of a group."""
         weights = [self.arrays[name] for name in "BC"]
-        groups = lcm(*(each.shape[1] for each in weights if each.ndim == 4))
+        groups = lcm(*(array.shape[1] for array in weights if array.ndim == 4))
         return self.shape[0], groups, self.shape[1] // groups
 
     def _scan(self, of_softplus: bool) -> DeviceScan | SelectiveScan:
@@ -371,10 +373,10 @@ class _Call:
             weights(c),
         )
         if isinstance(u, OnDevice):
-            assert self.home is not None
+            assert self.device is not None
             inputs, steps, own_decays, own_b, own_c = arrays_on_device(arrays)
-            return DeviceScan(inputs, steps, own_decays, own_b, own_c, self.home)
-        device = "numpy" if self.home is None else self.home
+            return DeviceScan(inputs, steps, own_decays, own_b, own_c, self.device)
+        device = "numpy" if self.device is None else self.device
         return SelectiveScan(*as_numpy_arrays(arrays), device=device, softplus=of_softplus)
 
 
@@ -383,7 +385,7 @@ class _Call:
 
 def _apply(function: Callable[..., Any], *arrays: SomeArray) -> SomeArray:
     """Return a function of every element."""
-    on_device = any(isinstance(each, OnDevice) for each in arrays)
+    on_device = any(isinstance(array, OnDevice) for array in arrays)
     result: SomeArray = map_arrays(function, *arrays) if on_device else function(*arrays)
     return result
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
+from gpuscan.api.call_device import find_call_device
 from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
 from gpuscan.api.reduce import reduce
@@ -77,8 +77,8 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 def _is_foreign(value: object) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
-    known = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
-    return not known and getattr(type(value), "__array_ufunc__", None) is not None
+    is_ours = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
+    return not is_ours and getattr(type(value), "__array_ufunc__", None) is not None
 
 
 def _refuse(name: str, options: Mapping[str, object]) -> None:
@@ -101,7 +101,7 @@ def _refuse(name: str, options: Mapping[str, object]) -> None:
 class _Constant:
     """A number among the inputs. It equals numbers of the same type and spelling: 1 is not 1.0, and 0.0 is not -0.0."""
 
-    kind: type
+    number_type: type
     spelling: Hashable
     value: object = field(compare=False)
 
@@ -117,7 +117,7 @@ def _call_ufunc(
         and any(value is None or isinstance(value, (str, bytes)) for value in inputs)
     ):
         # As in NumPy, no number equals None or text.
-        return _answer_for_all(next(each for each in inputs if isinstance(each, Array)), ufunc is np.not_equal)
+        return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
     values = [value if is_number(value) else as_some_array(value) for value in inputs]
     floats = any(isinstance(value, (float, Parameter)) for value in values)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
@@ -141,14 +141,16 @@ def _call_ufunc(
     out: object = None
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
-    return map_leaves(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+    return map_leaves(
+        function, leaves, common_shape([leaf.shape for leaf in leaves]), find_call_device(leaves, None), out
+    )
 
 
 def _answer_for_all(array: Array, answer: bool) -> Array:
     """Return an array of the same shape with the same answer everywhere."""
-    made = new_array(array.device, None, array.shape, np.bool_)
-    made[...] = answer
-    return made
+    result = new_array(array.device, None, array.shape, np.bool_)
+    result[...] = answer
+    return result
 
 
 def _check_exponents(base: Any, exponent: Any) -> None:
@@ -157,7 +159,7 @@ def _check_exponents(base: Any, exponent: Any) -> None:
     Exponents on a device are searched for their least number, which waits for the device.
     """
     # Python's integers take the other operand's dtype.
-    dtypes = [each if isinstance(each, (int, float, complex)) else each.dtype for each in (base, exponent)]
+    dtypes = [operand if isinstance(operand, (int, float, complex)) else operand.dtype for operand in (base, exponent)]
     if np.result_type(exponent if is_number(exponent) else exponent.dtype).kind != "i":
         return
     if np.result_type(*dtypes).kind != "i" or (not is_number(exponent) and not exponent.size):
@@ -177,7 +179,7 @@ def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or ufunc in _WITH_CONSTANTS:
         return value
-    dtypes = [each.dtype for each in values if not is_number(each)]
+    dtypes = [operand.dtype for operand in values if not is_number(operand)]
     if not dtypes or any(dtype.kind not in "iu" for dtype in dtypes):
         return value
     if isinstance(value, np.integer):
@@ -195,18 +197,20 @@ def _make_map(
 
     def function(numbers: tuple[object, ...]) -> object:
         arrays = iter(numbers)
-        operands = [each.value if isinstance(each, _Constant) else next(arrays) for each in key]
+        operands = [input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key]
         if dtype is not None:
-            operands = [each.astype(dtype) if hasattr(each, "astype") else each for each in operands]
+            operands = [operand.astype(dtype) if hasattr(operand, "astype") else operand for operand in operands]
         results = ufunc(*operands)
         if not wanted:
             return results
         several = results if isinstance(results, tuple) else (results,)
-        cast = tuple(_cast(ufunc, result, kind) for result, kind in zip(several, wanted, strict=True))
+        cast = tuple(_cast(ufunc, result, result_dtype) for result, result_dtype in zip(several, wanted, strict=True))
         return cast if isinstance(results, tuple) else cast[0]
 
-    dtypes = [each for each in key if not isinstance(each, _Constant)]
-    return trace_function(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
+    dtypes = [input_key for input_key in key if not isinstance(input_key, _Constant)]
+    return trace_function(
+        function, numbers_of([np.empty(0, operand_dtype) for operand_dtype in dtypes]), f"np.{ufunc.__name__}"
+    )
 
 
 def _cast(ufunc: np.ufunc, result: AnyArray, dtype: AnyDType) -> AnyArray:
@@ -239,17 +243,17 @@ def _common_options(
     return array, {"dtype": dtype, "out": out}
 
 
-def _axis(options: dict[str, object], inputs: tuple[object, ...], place: int) -> Any:
+def _axis(options: dict[str, object], inputs: tuple[object, ...], position: int) -> Any:
     """Return the axis, which may be passed by position as well."""
-    return inputs[place] if len(inputs) > place else options.pop("axis", 0)
+    return inputs[position] if len(inputs) > position else options.pop("axis", 0)
 
 
 def _accumulate(
     ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
 ) -> object:
     axis = _axis(options, inputs, 1)
-    array, known = _common_options(ufunc, name, inputs[0], targets, options)
-    return scan(array, ufunc, axis=axis, **known)
+    array, scan_options = _common_options(ufunc, name, inputs[0], targets, options)
+    return scan(array, ufunc, axis=axis, **scan_options)
 
 
 def _reduce_ufunc(
@@ -257,7 +261,7 @@ def _reduce_ufunc(
 ) -> object:
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
-    array, known = _common_options(ufunc, name, inputs[0], targets, options)
+    array, scan_options = _common_options(ufunc, name, inputs[0], targets, options)
     if not array.shape and isinstance(axis, int) and axis in (0, -1):
         axis = None  # as NumPy's ufuncs, which take a single number for an axis of one
     if not array.size and initial is None and ufunc.identity is None and np.empty(array.shape).sum(axis=axis).size:
@@ -265,7 +269,7 @@ def _reduce_ufunc(
             f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "
             "Pass initial=, or an array with elements"
         )
-    return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **known)
+    return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)
 
 
 def _reduce_at(
@@ -274,7 +278,7 @@ def _reduce_at(
     """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
     array, indices = inputs[0], inputs[1] if len(inputs) > 1 else options.pop("indices")
     axis = _axis(options, inputs, 2)
-    array, known = _common_options(ufunc, name, array, targets, options)
+    array, scan_options = _common_options(ufunc, name, array, targets, options)
     axis = resolve_axis(axis, array.shape)
     length = array.shape[axis]
     starts = _check_indices(name, indices, length)
@@ -286,9 +290,9 @@ def _reduce_at(
         stops = np.cumsum(stops - starts)
         starts = np.append(0, stops[:-1])
     offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
-    sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=known["dtype"])
+    sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=scan_options["dtype"])
     result = take_at(sums, stops - 1, axis)
-    return result if known["out"] is None else np.positive(result, out=known["out"])
+    return result if scan_options["out"] is None else np.positive(result, out=scan_options["out"])
 
 
 def _check_indices(name: str, indices: object, length: int) -> AnyArray:

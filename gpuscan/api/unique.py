@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
 from gpuscan.api.sort import as_dates, check_keys
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import Scalar, scalar_of
@@ -241,16 +241,16 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
     on_device = isinstance(given, Array)
     keys = as_bits(given) if given.dtype.kind in "mM" else given
     scalar_of(keys.dtype)  # The same error with and without an adapter.
-    home = first_home((keys,), device)
-    if home is None or not keys.size:
+    call_device = find_first_device((keys,), device)
+    if call_device is None or not keys.size:
         if isinstance(given, Array):
             return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
         starts = np.flatnonzero(_changes_in(np.asarray(keys))).astype(np.int64, copy=False)
         return RunLengths(native(given[starts]), np.diff(np.append(starts, given.size)))
-    source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
-    firsts, numbers, count = run_lengths(home._executor, source)
-    values = _as_picked(home, firsts, source.dtype, count)
-    lengths = _as_picked(home, numbers, np.dtype(np.uint32), count)
+    source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(call_device._context, keys))
+    firsts, numbers, count = run_lengths(call_device._executor, source)
+    values = _with_counted_length(call_device, firsts, source.dtype, count)
+    lengths = _with_counted_length(call_device, numbers, np.dtype(np.uint32), count)
     if on_device:
         return RunLengths(values, lengths)
     return RunLengths(from_bits(values.numpy(), given.dtype), lengths.numpy().astype(np.int64))
@@ -276,20 +276,20 @@ def find_unique(
     """
     given = as_some_array(x)
     flat = given.reshape(-1)
-    one = None if device is None else first_home((flat,), device)
+    one = None if device is None else find_first_device((flat,), device)
     where: Device | str | None = "numpy" if device is not None and one is None else one
-    keys, _, home, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
-    if home is None or not keys.size:
+    keys, _, call_device, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
+    if call_device is None or not keys.size:
         host = _unique_by_numpy(np.asarray(keys), equal_nan)
         parts: Sequence[SomeArray | None] = host
         if isinstance(given, Array):
             narrow = [host[0], *(part.astype(np.uint32) for part in host[1:])]
             parts = [new_array(given.device, part) for part in narrow]
     else:
-        parts = found = _unique_on_device(home, keys, indices, inverse, equal_nan)
+        parts = device_parts = _unique_on_device(call_device, keys, indices, inverse, equal_nan)
         if not isinstance(given, Array):
-            wide = [None if part is None else part.numpy().astype(np.int64) for part in found[1:]]
-            parts = [found[0].numpy(), *wide]
+            wide = [None if part is None else part.numpy().astype(np.int64) for part in device_parts[1:]]
+            parts = [device_parts[0].numpy(), *wide]
     values, firsts, numbers, counts = parts
     if dates is not None:
         values = as_dates(np.asarray(values), dates, False)
@@ -317,46 +317,48 @@ def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
 
 
 def _unique_on_device(
-    home: OpenedDevice, keys: SomeArray, indices: bool, inverse: bool, equal_nan: bool
+    device: OpenedDevice, keys: SomeArray, indices: bool, inverse: bool, equal_nan: bool
 ) -> tuple[Array, Array | None, Array | None, Array]:
     """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
-    context = home._context
+    context = device._context
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
-    sorted_keys = sort_device(home._executor, source, 0, with_indices=indices or inverse)
-    ordered = Array._of(home, sorted_keys.keys)
+    sorted_keys = sort_device(device._executor, source, 0, with_indices=indices or inverse)
+    ordered = Array._of(device, sorted_keys.keys)
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
-    first_keys, lengths, count = run_lengths(home._executor, bindable(compared), bindable(ordered))
-    values = _as_picked(home, first_keys, ordered.dtype, count)
-    counts = _as_picked(home, lengths, np.dtype(np.uint32), count)
+    first_keys, lengths, count = run_lengths(device._executor, bindable(compared), bindable(ordered))
+    values = _with_counted_length(device, first_keys, ordered.dtype, count)
+    counts = _with_counted_length(device, lengths, np.dtype(np.uint32), count)
     firsts: Array | None = None
     numbers: Array | None = None
     if indices:
         # Only as many sums are right as there are runs, and only these are used.
-        starts = contiguous(scan(Array._of(home, lengths), "add", axis=0, exclusive=True))
+        starts = contiguous(scan(Array._of(device, lengths), "add", axis=0, exclusive=True))
         gathered = gather_entries(context, sorted_keys.payload, starts, count)
-        firsts = _as_picked(home, gathered, np.dtype(np.uint32), count)
+        firsts = _with_counted_length(device, gathered, np.dtype(np.uint32), count)
     if inverse:
-        in_order = _run_numbers(home, compared, scalar if not alike else None)
-        numbers = Array._of(home, Permutation(context, sorted_keys.payload).undo(in_order))
+        in_order = _run_numbers(device, compared, scalar if not alike else None)
+        numbers = Array._of(device, Permutation(context, sorted_keys.payload).undo(in_order))
     return values, firsts, numbers, counts
 
 
-def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: AnyDType, count: DeviceArray) -> Picked:
+def _with_counted_length(
+    device: OpenedDevice, memory: DeviceArray, dtype: AnyDType, count: DeviceArray
+) -> UnknownLengthArray:
     """Return memory that begins with `count` entries as an array of that length."""
-    return Picked(Array._of(home, memory), dtype, (), Array._of(home, count))
+    return UnknownLengthArray(Array._of(device, memory), dtype, (), Array._of(device, count))
 
 
-def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> Array:
+def _run_numbers(device: OpenedDevice, ordered: Array, scalar: Scalar | None) -> Array:
     """Return for each key in order the number of its run.
 
     Args:
-        home: the device.
+        device: the device.
         ordered: the keys, one or more.
         scalar: the kind of key; None if keys differ where their bits do.
     """
-    numbers = new_array(home, None, ordered.shape, np.uint32)
+    numbers = new_array(device, None, ordered.shape, np.uint32)
     numbers[:1] = 0
     if ordered.size > 1:
         bits = _bits_of(ordered)
@@ -372,10 +374,10 @@ def _bits_of(array: Array) -> Array:
 @cache
 def _float_bits(scalar: Scalar) -> tuple[np.generic, np.generic]:
     """Return two masks as integers: all bits of a float but its sign, and the bits of infinity."""
-    kind = np.dtype(f"u{scalar.bits // 8}").type
+    word_type = np.dtype(f"u{scalar.bits // 8}").type
     mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[scalar.name]
     magnitude = (1 << (scalar.bits - 1)) - 1
-    return kind(magnitude), kind(magnitude >> mantissa << mantissa)
+    return word_type(magnitude), word_type(magnitude >> mantissa << mantissa)
 
 
 @cache

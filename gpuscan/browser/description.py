@@ -79,7 +79,7 @@ def files_of(
         **{name: text.encode() for name, text in shaders.items()},
         **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
         "scan.d.ts": _types(fields).encode(),
-        "check.input": b"".join(map(_pad_bytes, _given(samples))),
+        "check.input": b"".join(map(_pad_bytes, _collect_inputs(samples))),
         "check.expected": b"".join(map(_pad_bytes, samples.expected if samples else ())),
     }
     plan["files"] = {name: _digest(content) for name, content in files.items()}
@@ -103,10 +103,10 @@ def _types(fields: Sequence[Mapping[str, object]]) -> str:
     """Return the type declarations of scan.js, with the types of the arrays that a plan of the fields takes."""
     arrays = [f'ArrayTypes["{field["type"]}"]' for field in fields]
     named = "; ".join(f"{json.dumps(field['name'])}: {array}" for field, array in zip(fields, arrays, strict=True))
-    taken = [*(arrays if len(arrays) == 1 else ()), f"[{', '.join(arrays)}]", f"{{ {named} }}"]
+    input_types = [*(arrays if len(arrays) == 1 else ()), f"[{', '.join(arrays)}]", f"{{ {named} }}"]
     text = (PAGE / "scan.d.ts").read_text(encoding="utf-8")
     before, _, after = text.partition(_ANY_PLAN)
-    return f"{before}{_ANY_PLAN.partition('=')[0]}= {' | '.join(taken)};{after}"
+    return f"{before}{_ANY_PLAN.partition('=')[0]}= {' | '.join(input_types)};{after}"
 
 
 def _seed(problem: Problem) -> list[int] | None:
@@ -169,7 +169,7 @@ def check_sizes(variants: Sequence[Variant], length: int) -> list[int]:
     return sorted(edge for edge in edges if 0 < edge <= length)
 
 
-def _given(samples: Samples | None) -> list[AnyArray]:
+def _collect_inputs(samples: Samples | None) -> list[AnyArray]:
     """Return the arrays of check.input: one for each field, and the mask of a compaction."""
     if samples is None:
         return []
@@ -218,8 +218,8 @@ def scan_text(plan: Mapping[str, object]) -> str:
         if isinstance(field, dict)
     ]
     options = [name for name in ("exclusive", "reverse", "segments") if plan.get(name)]
-    picked = [f"by a {plan.get('compact')}"] if plan.get("compact") else []
-    return ", ".join([f"{plan.get('operator')} of {' and '.join(typed)}", *options, *picked])
+    compaction = [f"by a {plan.get('compact')}"] if plan.get("compact") else []
+    return ", ".join([f"{plan.get('operator')} of {' and '.join(typed)}", *options, *compaction])
 
 
 def _digest(content: bytes) -> str:

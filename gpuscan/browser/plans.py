@@ -105,7 +105,7 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
         UnsupportedDtypeError: WebGPU has no such numbers, or some browser cannot hold the elements.
     """
     check_element(problem)
-    made = []
+    plan_variants = []
     wanted = [(ANY_BROWSER, THREE_DISPATCHES if strategy == "auto" else strategy)]
     if strategy == "auto":
         wanted += [(with_subgroups(size), SINGLE_PASS) for size in SUBGROUP_SIZES]
@@ -114,9 +114,9 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
             # Reversed arrays of any length end anywhere within a vector, so they are read word by word.
             placement = Placement(width=1) if spec.reverse else Placement()
             plan = plan_scan(spec, capabilities, chosen, "exported", placement=placement)
-            made.append(Variant(plan, plan.tile.subgroup_size, find_unaligned_sizes(spec, spec.length)))
-    check_buffers(made)
-    return made
+            plan_variants.append(Variant(plan, plan.tile.subgroup_size, find_unaligned_sizes(spec, spec.length)))
+    check_buffers(plan_variants)
+    return plan_variants
 
 
 def specs(spec: ScanSpec) -> Iterator[ScanSpec]:
@@ -163,9 +163,9 @@ def check_floats(element: Element) -> None:
         raise UnsupportedDtypeError("float64 was asked for, and WebGPU has no 64-bit floats. Export float32")
 
 
-def check_buffers(made: list[Variant]) -> None:
+def check_buffers(plan_variants: list[Variant]) -> None:
     """Raise UnsupportedDtypeError if a stage binds more buffers than GPUs have."""
-    most = storage_buffers(made)
+    most = storage_buffers(plan_variants)
     if most > MAX_BUFFERS:
         raise UnsupportedDtypeError(
             f"an export that binds {most} buffers at a time was asked for, and browsers bind at most {MAX_BUFFERS}. "
@@ -173,6 +173,6 @@ def check_buffers(made: list[Variant]) -> None:
         )
 
 
-def storage_buffers(made: list[Variant]) -> int:
+def storage_buffers(plan_variants: list[Variant]) -> int:
     """Return the most storage buffers that a stage binds."""
-    return max(len(stage.kernel.bindings) for variant in made for stage in variant.plan.stages)
+    return max(len(stage.kernel.bindings) for variant in plan_variants for stage in variant.plan.stages)

@@ -134,29 +134,29 @@ class ElementwiseText:
         field = self.source.fields[index]
         return self.words_of(field) // self.width_of(field)
 
-    def load_number(self, index: int, place: int) -> str:
+    def load_number(self, index: int, position: int) -> str:
         """Return the number of an array's element at this place of the chunk."""
         field = self.source.fields[index]
         if index in self.strided:
-            return number_at(self.array_of(index), field.scalar, f"at{index}_{place}", self.native_int64)
+            return number_at(self.array_of(index), field.scalar, f"at{index}_{position}", self.native_int64)
         width = self.width_of(field)
         names = [f"vector{index}_{access}" for access in range(self.accesses_of(index))]
         words = [f"{name}.{letter}" for name in names for letter in "xyzw"[:width]] if width > 1 else names
-        return from_storage(field.scalar, self.native_int64, words, place)
+        return from_storage(field.scalar, self.native_int64, words, position)
 
     def pack_vectors(self, index: int) -> list[str]:
         """Return what each access stores of result `index` for the elements ``r0``, ``r1``, … of a chunk."""
         result = self.code.result
         field = result.fields[index]
         numbers: list[str] = []
-        for place in range(self.chunk):
-            member = result.member(f"r{place}", index)
+        for position in range(self.chunk):
+            member = result.member(f"r{position}", index)
             numbers += [f"{member}[{i}]" for i in range(field.count)] if field.shape else [member]
         words, width = to_storage(field.scalar, self.native_int64, numbers), self.width_of(field)
         if width == 1:
             return words
-        kind = vector_type(width)
-        return [f"{kind}({', '.join(words[at : at + width])})" for at in range(0, len(words), width)]
+        type_name = vector_type(width)
+        return [f"{type_name}({', '.join(words[at : at + width])})" for at in range(0, len(words), width)]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class LoopText:
     def read(self) -> list[int]:
         """The arrays of x that the step reads."""
         places = (index - len(self.states) for index in self.used if index >= len(self.states))
-        return sorted({self.xs[place][0] for place in places})
+        return sorted({self.xs[position][0] for position in places})
 
     @property
     def written(self) -> list[int]:

@@ -74,7 +74,7 @@ class KernelText:
     @property
     def viewed(self) -> list[FieldAccess]:
         """The arrays that are views, each once."""
-        return list({each.name: each for each in (*self.sources, *self.destinations) if each.view}.values())
+        return list({access.name: access for access in (*self.sources, *self.destinations) if access.view}.values())
 
     # ----- Head flags
 
@@ -116,9 +116,9 @@ class KernelText:
         """Return what workgroup memory stores for an item."""
         return f"{convert}({item})" if self.kernel.has_bools else item
 
-    def from_shared(self, shared: str, convert: str = "item_from_words") -> str:
+    def from_shared(self, words: str, convert: str = "item_from_words") -> str:
         """Return the item that workgroup memory stores."""
-        return f"{convert}({shared})" if self.kernel.has_bools else shared
+        return f"{convert}({words})" if self.kernel.has_bools else words
 
     # ----- Elements
 
@@ -347,7 +347,7 @@ class KernelText:
     def pack_words(self, destination: FieldAccess, result: str) -> list[str]:
         """Return the storage words of a chunk's results, ``result.format(0)`` and so on, in the order of storage."""
         index = self.destinations.index(destination)
-        results = [self.numbers_of(self.spec.destination, result.format(place)) for place in self.places]
+        results = [self.numbers_of(self.spec.destination, result.format(position)) for position in self.places]
         values = [number for result in results for number in result[index]]
         return to_storage(destination.field.scalar, self.native_int64, values)
 
@@ -368,16 +368,16 @@ class KernelText:
         moved = self.sources[len(self.sources) - len(self.spec.moved_fields) :]
         return [(source, count_moved_accesses(self.kernel, source)) for source in moved]
 
-    def load_moved_result(self, place: int, prefix: str, offset: str) -> str:
+    def load_moved_result(self, position: int, prefix: str, offset: str) -> str:
         """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix.
 
         `offset` is the offset of the first of them in the tile, which heads have as a last field.
         """
         numbers = [
-            source.numbers(source.list_words(accesses, prefix), place) for source, accesses in self.moved_sources
+            source.numbers(source.list_words(accesses, prefix), position) for source, accesses in self.moved_sources
         ]
         if self.spec.picks_heads:
-            numbers.append([f"{offset} + {place}u"])
+            numbers.append([f"{offset} + {position}u"])
         return self.construct("Result", self.spec.result, numbers)
 
     moved = MOVED

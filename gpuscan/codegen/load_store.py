@@ -55,13 +55,13 @@ class FieldAccess:
         """The numbers that the parameters of a view count in a word: its parts if numbers are packed."""
         return self.field.scalar.per_word if self.field.scalar.packed else 1
 
-    def load_vector(self, place: str) -> str:
+    def load_vector(self, index: str) -> str:
         """Return the expression of the vector at a place."""
-        return f"load_{self.name}({place})" if self.view else f"{self.name}[{place}]"
+        return f"load_{self.name}({index})" if self.view else f"{self.name}[{index}]"
 
-    def refer_to_vector(self, place: str) -> str:
+    def refer_to_vector(self, index: str) -> str:
         """Return the reference to the vector at a place."""
-        return f"{self.name}[place_in_{self.name}({place})]" if self.view else f"{self.name}[{place}]"
+        return f"{self.name}[index_in_{self.name}({index})]" if self.view else f"{self.name}[{index}]"
 
     @property
     def vector(self) -> str:
@@ -86,10 +86,10 @@ class FieldAccess:
             return words
         return [across_words(low, high, f"{self.name}_shift") for low, high in pairwise(words)]
 
-    def numbers(self, words: Sequence[str], place: int) -> list[str]:
+    def numbers(self, words: Sequence[str], position: int) -> list[str]:
         """Return the expressions of the numbers of the element at this place in these words."""
         count = self.field.count
-        return [from_storage(self.field.scalar, self.native_int64, words, place * count + i) for i in range(count)]
+        return [from_storage(self.field.scalar, self.native_int64, words, position * count + i) for i in range(count)]
 
     def numbers_at(self, at: str) -> list[str]:
         """Return the expressions of the numbers of element `at`, wherever it begins within a word."""
@@ -106,13 +106,13 @@ class FieldAccess:
                 numbers.append(from_words(scalar, self.native_int64, words))
         return numbers
 
-    def word_at(self, place: str) -> str:
+    def word_at(self, index: str) -> str:
         """Return the expression of the array's word at a place."""
         if self.view:
-            return f"load_{self.name}({place})"
+            return f"load_{self.name}({index})"
         if self.width == 1:
-            return f"{self.name}[{place}]"
-        return f"{self.name}[({place}) / {self.width}u][({place}) % {self.width}u]"
+            return f"{self.name}[{index}]"
+        return f"{self.name}[({index}) / {self.width}u][({index}) % {self.width}u]"
 
 
 def vector_type(width: int) -> str:

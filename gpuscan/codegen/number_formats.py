@@ -74,12 +74,12 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
     words = []
     for start in range(0, len(values), scalar.per_word):
         parts = []
-        for place, value in enumerate(values[start : start + scalar.per_word]):
+        for position, value in enumerate(values[start : start + scalar.per_word]):
             if scalar.kind == "float":
                 bits = f"float_to_{_SMALL_FLOATS[scalar.name]}({value})"
             else:
                 bits = f"({to_words(scalar, native_int64, value)[0]} & {mask})"
-            parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)
+            parts.append(f"({bits} << {position * scalar.bits}u)" if position else bits)
         words.append(" | ".join(parts))
     return words
 

@@ -138,7 +138,7 @@ def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | No
     if axis is not None and not isinstance(axis, tuple):
         return reduce_axis(call_of(x, op, axis, None))
     shape = (1,) * call_of(x, op, 0, None).ndim
-    axes = range(len(shape)) if axis is None else [resolve_axis(each, shape) for each in axis]
+    axes = range(len(shape)) if axis is None else [resolve_axis(number, shape) for number in axis]
     if not axes or len(set(axes)) < len(axes):
         raise ValueError(f"axis={axis!r} was passed; pass at least one axis, and each axis once")
     for last in sorted(axes, reverse=True):
@@ -161,12 +161,12 @@ def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
     if call.blocks > 1:
         twin = replace(call, arrays=tuple(map(_twin, call.arrays)))
         totals = _boxes(twin, work.total, twin.arrays)
-        known = slice(1, None) if work.reverse else slice(-1)
-        index = tuple(known if i == axis else slice(None) for i in lead)
+        without_last = slice(1, None) if work.reverse else slice(-1)
+        index = tuple(without_last if i == axis else slice(None) for i in lead)
         totals = totals.blocks[index].rechunk({axis: -1})
     else:
         totals = da.full(tuple(map(len, call.chunks)), None, dtype=object, chunks=1)
-    pairs = [part for place, seed in enumerate(seeds) for part in (seed, _rows_indices(call, place))]
+    pairs = [part for number, seed in enumerate(seeds) for part in (seed, _rows_indices(call, number))]
     prefixes = da.blockwise(
         *(work.prefixes, lead, totals, lead, *pairs),
         **_object_options(call.ndim),
@@ -253,7 +253,7 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
     """
     work, axis = call.work, call.axis
     name = "gpuscan-steps-" + tokenize(call.arrays, seeds, work, read_ahead)
-    counts = [range(len(each)) for each in call.chunks]
+    counts = [range(len(lengths)) for lengths in call.chunks]
     along = reversed(counts[axis]) if work.reverse else counts[axis]
     rows = product(*call.without_axis(counts))
     blocks = [(*row[:axis], k, *row[axis:]) for k, row in product(along, rows)]
@@ -272,10 +272,12 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
         before[row] = carry
     graph = HighLevelGraph.from_collections(name, steps, dependencies=seeds)
     arrays = []
-    for place, result in enumerate(call.results):
-        own = f"{name}-{place}"
+    for number, result in enumerate(call.results):
+        own = f"{name}-{number}"
         of_element = result.shape[call.ndim :]
-        pick = {(own, *block, *(0,) * len(of_element)): (partial(result_of, place), (name, *block)) for block in blocks}
+        pick = {
+            (own, *block, *(0,) * len(of_element)): (partial(result_of, number), (name, *block)) for block in blocks
+        }
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
         chunks = (*call.chunks, *((n,) for n in of_element))
         arrays.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
@@ -295,7 +297,7 @@ def _boxes(
     call: Call, function: Callable[..., AnyArray], arrays: Sequence[da.Array], prefixes: da.Array | None = None
 ) -> da.Array:
     """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
-    pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+    pairs = [part for number, array in enumerate(arrays) for part in (array, call.indices(number))]
     first = () if prefixes is None else (prefixes, call.lead)
     options = _object_options(call.ndim) | {"adjust_chunks": dict.fromkeys(call.lead, 1)}
     return da.blockwise(function, call.lead, *first, *pairs, **options)
@@ -314,21 +316,21 @@ def _unbox_blocks(
     """
     lead = call.lead if lead is None else lead
     blocks_of_leaves = []
-    for place, each in enumerate(like):
-        own = call.indices(place, like)[call.ndim :]
-        taken = da.blockwise(
-            *(partial(unbox_leaf, place), (*lead, *own), boxes, lead),
-            **_options(np.empty((0,) * (len(lead) + len(own)), each.dtype)),
-            new_axes=dict(zip(own, each.shape[call.ndim :], strict=True)),
+    for number, array in enumerate(like):
+        own = call.indices(number, like)[call.ndim :]
+        leaf_blocks = da.blockwise(
+            *(partial(unbox_leaf, number), (*lead, *own), boxes, lead),
+            **_options(np.empty((0,) * (len(lead) + len(own)), array.dtype)),
+            new_axes=dict(zip(own, array.shape[call.ndim :], strict=True)),
             adjust_chunks={i: call.chunks[i] for i in lead},
         )
-        blocks_of_leaves.append(taken)
+        blocks_of_leaves.append(leaf_blocks)
     return blocks_of_leaves
 
 
-def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
+def _rows_indices(call: Call, number: int) -> tuple[int, ...]:
     """Return the indices of an initial value's axes: the row axes first, then the axes of the element."""
-    own = call.indices(place, call.elements)
+    own = call.indices(number, call.elements)
     return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
 
 
@@ -382,7 +384,7 @@ def waiting_graph(
         waits = block - (len(blocks) - len(carries))
         # A task that takes another one's result of the same block waits with that one.
         own = (tasks.get(dependency) for dependency in tasks[key].dependencies if first.get(dependency) == block)
-        if waits >= 0 and isinstance(task, Task) and not any(isinstance(each, Task) for each in own):
+        if waits >= 0 and isinstance(task, Task) and not any(isinstance(dependency, Task) for dependency in own):
             # As a producer of data it may run on any idle worker, not only on the one that has the carry.
             task = Task(names[key], _after, TaskRef(carries[waits]), task, _data_producer=True)
         twins[names[key]] = task
@@ -438,15 +440,15 @@ class Call:
         """The indices of the shared axes, as `dask.array.blockwise` takes them."""
         return tuple(range(self.ndim))
 
-    def indices(self, place: int, arrays: Sequence[da.Array | AnyArray] | None = None) -> tuple[int, ...]:
+    def indices(self, number: int, arrays: Sequence[da.Array | AnyArray] | None = None) -> tuple[int, ...]:
         """Return the indices of all axes of an array. No other array has the indices of its element's axes.
 
         Args:
             place: the place of the array in `arrays`.
             arrays: the arrays (default: the arrays of the call).
         """
-        own = (self.arrays if arrays is None else arrays)[place].ndim - self.ndim
-        return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
+        own = (self.arrays if arrays is None else arrays)[number].ndim - self.ndim
+        return (*self.lead, *(self.ndim + 100 * (number + 1) + i for i in range(own)))
 
     def without_axis(self, values: Sequence[T]) -> tuple[T, ...]:
         """Return what belongs to the axes other than the scanned one."""
@@ -513,7 +515,7 @@ def call_of(
     arrays = [array.rechunk(dict.fromkeys(range(ndim, array.ndim), -1)) for array in arrays]
     call = Call(tuple(arrays), structure, tuple(results), tuple(elements), ndim, axis, work)
     if len(arrays) > 1:
-        pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+        pairs = [part for number, array in enumerate(arrays) for part in (array, call.indices(number))]
         call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
     return call
 
@@ -552,8 +554,8 @@ def _as_dask_array(x: object) -> da.Array:
 def check_known(arrays: Sequence[da.Array]) -> None:
     """Raise ValueError if an axis has a known length in one array of a bundle, and an unknown one in another."""
     for axis in range(min(array.ndim for array in arrays) if arrays else 0):
-        known = {bool(np.isnan(array.shape[axis])) for array in arrays}
-        if len(known) > 1:
+        are_unknown = {bool(np.isnan(array.shape[axis])) for array in arrays}
+        if len(are_unknown) > 1:
             raise ValueError(
                 f"a bundle of arrays was passed in which some have chunks of unknown lengths along axis {axis}, and "
                 "others have not, so their shapes cannot be compared. Call compute_chunk_sizes() on the arrays"

@@ -107,7 +107,7 @@ class Work:
         done = 0
         for part in parts:
             done += part[0].shape[self.axis]
-            prefixes.append(tuple(np.take(each, done - 1, self.axis) for each in sums) if done else first)
+            prefixes.append(tuple(np.take(running_sum, done - 1, self.axis) for running_sum in sums) if done else first)
         shape = tuple(len(prefixes) if i == self.axis else 1 for i in range(self.ndim))
         boxes = np.empty(len(prefixes), object)
         boxes[:] = prefixes[::-1] if self.reverse else prefixes
@@ -149,7 +149,7 @@ class Work:
 
 
 def _join_parts(parts: Sequence[Leaves], axis: int) -> list[AnyArray]:
-    return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
+    return [np.concatenate(pieces, axis) for pieces in zip(*parts, strict=True)]
 
 
 def box_value(value: object, ndim: int) -> AnyArray:
@@ -159,10 +159,10 @@ def box_value(value: object, ndim: int) -> AnyArray:
     return box
 
 
-def unbox_leaf(place: int, boxes: AnyArray) -> AnyArray:
+def unbox_leaf(number: int, boxes: AnyArray) -> AnyArray:
     leaves: Leaves = boxes.item()
-    return leaves[place]
+    return leaves[number]
 
 
-def result_of(place: int, step: tuple[Leaves, Leaves]) -> AnyArray:
-    return step[0][place]
+def result_of(number: int, step: tuple[Leaves, Leaves]) -> AnyArray:
+    return step[0][number]

@@ -56,7 +56,7 @@ def threads() -> int:
             pass
         else:
             # Clients that are asynchronous know the total only.
-            count = cluster.get("total_threads") or sum(each["nthreads"] for each in cluster["workers"].values())
+            count = cluster.get("total_threads") or sum(worker["nthreads"] for worker in cluster["workers"].values())
             return int(count)
     return int(config.get("num_workers", None) or CPU_COUNT)
 

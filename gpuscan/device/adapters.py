@@ -12,7 +12,7 @@ from gpuscan.device.adapter_requirements import LEAST_LIMITS, choose_features
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import make_fork_error
-from gpuscan.device.interrupts import exit_held
+from gpuscan.device.interrupts import defer_exit
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_integer
@@ -33,7 +33,7 @@ _CPU = "cpu"
 
 _lock = threading.Lock()
 # The adapters that `find_adapters` found, or None before its first call.
-_found: list[wgpu.GPUAdapter] | None = None
+_adapters: list[wgpu.GPUAdapter] | None = None
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
@@ -52,16 +52,16 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
         >>> isinstance(find_adapters(), list)
         True
     """
-    global _found
+    global _adapters
     _check_process()
     with _lock:
-        if _found is None:
+        if _adapters is None:
             api = webgpu()  # imported first, so that its logger is there
-            with libraries_quiet(), exit_held():
+            with libraries_quiet(), defer_exit():
                 listed = api.gpu.enumerate_adapters_sync()
-            _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
-            forks.note_search(found=bool(_found))
-        return list(_found)
+            _adapters = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
+            forks.note_search(has_adapters=bool(_adapters))
+        return list(_adapters)
 
 
 def best_adapters() -> int:
@@ -93,20 +93,20 @@ def no_number_error(wanted: object, adapters: Sequence[str]) -> AdapterNotFoundE
         wanted: what was passed; None if GPUSCAN_ADAPTER says it.
         adapters: the summaries of the adapters that can be opened, by number.
     """
-    asked = f"{os.environ[ADAPTER_VARIABLE]!r} (from {ADAPTER_VARIABLE})" if wanted is None else repr(wanted)
+    request = f"{os.environ[ADAPTER_VARIABLE]!r} (from {ADAPTER_VARIABLE})" if wanted is None else repr(wanted)
     if not adapters:
-        return _none_at_all(asked)
+        return _none_at_all(request)
     return AdapterNotFoundError(
-        f"no adapter has the number {asked}: the adapters here are {_format_summaries(adapters)}; "
+        f"no adapter has the number {request}: the adapters here are {_format_summaries(adapters)}; "
         "pass one of these numbers, or install the driver of the one that is missing"
     )
 
 
 def summary_of(adapter: wgpu.GPUAdapter) -> str:
     """Return the adapter in one line: its name, type and backend, and a number if the machine has several like it."""
-    alike = [known for known in _found or () if known.summary == adapter.summary]
-    place = next((number for number, known in enumerate(alike) if known is adapter), None)
-    return str(adapter.summary) if place is None or len(alike) == 1 else f"{adapter.summary}, card {place}"
+    alike = [listed for listed in _adapters or () if listed.summary == adapter.summary]
+    number = next((index for index, listed in enumerate(alike) if listed is adapter), None)
+    return str(adapter.summary) if number is None or len(alike) == 1 else f"{adapter.summary}, card {number}"
 
 
 def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
@@ -133,18 +133,18 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
             "an adapter is a part of its summary, its number, a wgpu adapter or a wgpu device; got "
             f"{type(wanted).__name__}"
         )
-    asked = "" if wanted is None else repr(wanted)
+    request = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
         if name.casefold() == NUMPY:
             raise AdapterNotFoundError(
                 f"a GPU adapter was asked for, while {ADAPTER_VARIABLE}=numpy asks for no GPU; unset the variable, or "
                 "name an adapter"
             )
-        wanted, asked = name, f"{name!r} (from {ADAPTER_VARIABLE})"
+        wanted, request = name, f"{name!r} (from {ADAPTER_VARIABLE})"
 
     adapters = find_adapters()
     if not adapters:
-        raise _none_at_all(asked)
+        raise _none_at_all(request)
     if wanted is None:
         return adapters[0]
     matching = [adapter for adapter in adapters if names(wanted, summary_of(adapter))]
@@ -152,7 +152,7 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         listed = _format_summaries([summary_of(adapter) for adapter in adapters])
         unclear = "it could mean NumPy or a driver that computes on the CPU; " if wanted.casefold() == _CPU else ""
         raise AdapterNotFoundError(
-            f"{_question(asked)}: {unclear}the adapters here are {listed}; ask for a part of one of these names, for "
+            f"{_question(request)}: {unclear}the adapters here are {listed}; ask for a part of one of these names, for "
             'its number, or for device="numpy", or install the driver of the one that is missing'
         )
     return matching[0]
@@ -173,10 +173,10 @@ def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
     """
     if package_of(adapter) != "wgpudawn":
         return adapter
-    alike = [known for known in _found or () if known.summary == adapter.summary]
-    place = alike.index(adapter) if adapter in alike else 0
+    alike = [listed for listed in _adapters or () if listed.summary == adapter.summary]
+    index = alike.index(adapter) if adapter in alike else 0
     again = [other for other in module_of(adapter).gpu.enumerate_adapters_sync() if other.summary == adapter.summary]
-    return again[place] if place < len(again) else adapter
+    return again[index] if index < len(again) else adapter
 
 
 def _check_process() -> None:
@@ -186,13 +186,13 @@ def _check_process() -> None:
         raise make_fork_error("the GPU was used", user)
 
 
-def _question(asked: str) -> str:
-    return f"no adapter answers to {asked}" if asked else "no adapter found"
+def _question(request: str) -> str:
+    return f"no adapter answers to {request}" if request else "no adapter found"
 
 
-def _none_at_all(asked: str) -> AdapterNotFoundError:
+def _none_at_all(request: str) -> AdapterNotFoundError:
     return AdapterNotFoundError(
-        f'{_question(asked)}: this machine has no GPU adapter at all; {driver_advice()}, or ask for device="numpy"'
+        f'{_question(request)}: this machine has no GPU adapter at all; {driver_advice()}, or ask for device="numpy"'
     )
 
 
@@ -206,8 +206,8 @@ def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
 
 
 def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:
-    kind = adapter.info["adapter_type"]
-    order = _ADAPTER_TYPES.index(kind) if kind in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
+    adapter_type = adapter.info["adapter_type"]
+    order = _ADAPTER_TYPES.index(adapter_type) if adapter_type in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
     return order, adapter.info["backend_type"].startswith("OpenGL"), -len(choose_features(adapter))
 
 

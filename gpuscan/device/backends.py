@@ -55,8 +55,8 @@ def webgpu() -> ModuleType:
 
 
 @cache
-def _load(asked: str) -> ModuleType:
-    backend = asked or next(iter(BACKENDS))
+def _load(name: str) -> ModuleType:
+    backend = name or next(iter(BACKENDS))
     if backend not in BACKENDS:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}); "
@@ -70,7 +70,7 @@ def _load(asked: str) -> ModuleType:
         if backend == "wgpu":
             parse_ahead()
     except (ImportError, OSError, RuntimeError) as error:  # missing, or its library does not load on this system
-        wanted = f"{backend!r} was asked for (from {BACKEND_VARIABLE})" if asked else f"{backend!r} is the default"
+        wanted = f"{backend!r} was asked for (from {BACKEND_VARIABLE})" if name else f"{backend!r} is the default"
         raise AdapterNotFoundError(
             f"the WebGPU implementation {wanted}, but the package {BACKENDS[backend]} cannot be imported ({error}). "
             f"Install it with: pip install {BACKENDS[backend]}"
@@ -208,11 +208,15 @@ def _parse(ffi: Any) -> None:
         parser = ffi._parser
         # One type that is not there would spoil the others.
         declared = parser._declarations
-        types = [each for each in _TYPES if all(f"typedef {name}" in declared for name in re.findall(r"WGPU\w+", each))]
+        types = [
+            type_name
+            for type_name in _TYPES
+            if all(f"typedef {name}" in declared for name in re.findall(r"WGPU\w+", type_name))
+        ]
         tree, _, _ = parser._parse(f"void __dummy({', '.join(types)});")
         parameters = tree.ext[-1].type.args.params
         for name, parameter in zip(types, parameters, strict=True):
-            kind, _ = parser._get_type_and_quals(parameter.type)
-            is_function = kind.is_raw_function
-            kind = kind.as_function_pointer() if is_function else kind
-            ffi._parsed_types[name] = ffi._get_cached_btype(kind), is_function
+            c_type, _ = parser._get_type_and_quals(parameter.type)
+            is_function = c_type.is_raw_function
+            c_type = c_type.as_function_pointer() if is_function else c_type
+            ffi._parsed_types[name] = ffi._get_cached_btype(c_type), is_function

@@ -58,7 +58,7 @@ class BindGroups:
 
     def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> wgpu.GPUBindGroup:
         """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
-        key = (stage.place, *map(id, buffers))
+        key = (stage.key, *map(id, buffers))
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and not self._dropped:

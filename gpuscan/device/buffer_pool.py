@@ -56,12 +56,12 @@ def size_class(nbytes: int) -> int:
 class Allocation:
     """A buffer of a pool. It goes back to the pool once nothing refers to the allocation."""
 
-    def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int, kind: tuple[int, int]) -> None:
+    def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int, usage_and_size: tuple[int, int]) -> None:
         self.buffer = buffer
         # The bytes that were asked for; the buffer may be larger.
         self.nbytes = nbytes
         # The buffer's usage and size.
-        self.kind = kind
+        self.usage_and_size = usage_and_size
         self._dropped = pool.dropped
         self._forgotten = pool.forgotten
         self._is_recorded = False
@@ -75,7 +75,7 @@ class Allocation:
 
     def __del__(self) -> None:
         # This may run inside any call of this thread, so it takes no lock.
-        (self._forgotten if self._is_recorded else self._dropped).append((self.buffer, self.kind))
+        (self._forgotten if self._is_recorded else self._dropped).append((self.buffer, self.usage_and_size))
 
 
 class SizedAllocation:
@@ -83,11 +83,11 @@ class SizedAllocation:
 
     Attributes:
         base: the allocation itself.
-        buffer, nbytes, kind: as in `Allocation`.
+        buffer, nbytes, usage_and_size: as in `Allocation`.
     """
 
-    def __init__(self, base: Allocation, nbytes: int, kind: tuple[int, int]) -> None:
-        self.base, self.buffer, self.nbytes, self.kind = base, base.buffer, nbytes, kind
+    def __init__(self, base: Allocation, nbytes: int, usage_and_size: tuple[int, int]) -> None:
+        self.base, self.buffer, self.nbytes, self.usage_and_size = base, base.buffer, nbytes, usage_and_size
 
     def mark_recorded(self) -> None:
         """Do what `Allocation.mark_recorded` does."""
@@ -169,8 +169,8 @@ class BufferPool:
         with self._lock:
             self._collect()
             try:
-                for kind in classes:
-                    buffers.append(self._take(kind))
+                for usage_and_size in classes:
+                    buffers.append(self._take(usage_and_size))
             except BaseException:
                 self.give_all(buffers, classes, clean=True)
                 raise
@@ -183,8 +183,8 @@ class BufferPool:
                 self.discard(buffer)
             return
         with self._lock:
-            for buffer, kind in zip(buffers, classes, strict=False):
-                self._give(buffer, kind)
+            for buffer, usage_and_size in zip(buffers, classes, strict=False):
+                self._give(buffer, usage_and_size)
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
         """Destroy a buffer from `take` that cannot be used again, for example because it is still mapped."""
@@ -204,11 +204,11 @@ class BufferPool:
         """Return a buffer of at least `nbytes` that goes back to the pool by itself."""
         if nbytes > self.largest:
             self.take(nbytes, usage)  # which raises the error
-        kind = usage, min(size_class(nbytes), self.largest)
+        usage_and_size = usage, min(size_class(nbytes), self.largest)
         with self._lock:
             self._collect()
-            buffer = self._take(kind)
-        return Allocation(self, buffer, nbytes, kind)
+            buffer = self._take(usage_and_size)
+        return Allocation(self, buffer, nbytes, usage_and_size)
 
     def cleanup(self) -> None:
         """Destroy the free buffers, so that other programs can use their memory."""
@@ -236,10 +236,10 @@ class BufferPool:
             self._reserved -= nbytes
             self._allocations -= 1
 
-    def _take(self, kind: tuple[int, int]) -> wgpu.GPUBuffer:
+    def _take(self, usage_and_size: tuple[int, int]) -> wgpu.GPUBuffer:
         """Return a buffer of this usage and size class."""
-        usage, size = kind
-        alike = self._by_class.get(kind)
+        usage, size = usage_and_size
+        alike = self._by_class.get(usage_and_size)
         if alike:
             buffer = self._free.pop(alike.pop())
             self._free_bytes -= size
@@ -250,14 +250,14 @@ class BufferPool:
         self._allocations += 1
         return buffer
 
-    def _give(self, buffer: wgpu.GPUBuffer, kind: tuple[int, int]) -> None:
+    def _give(self, buffer: wgpu.GPUBuffer, usage_and_size: tuple[int, int]) -> None:
         """Keep a buffer of this usage and size class, and destroy the least recently used ones above the limit."""
         del self._taken[id(buffer)]
-        self._in_use -= kind[1]
+        self._in_use -= usage_and_size[1]
         self._allocations -= 1
         self._free[id(buffer)] = buffer
-        self._by_class.setdefault(kind, []).append(id(buffer))
-        self._free_bytes += kind[1]
+        self._by_class.setdefault(usage_and_size, []).append(id(buffer))
+        self._free_bytes += usage_and_size[1]
         limit = max(self._max_free_bytes, self._in_use) if self._keeps_as_used else self._max_free_bytes
         while self._free_bytes > limit:
             self._destroy(next(iter(self._free)))

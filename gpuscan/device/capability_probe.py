@@ -19,7 +19,7 @@ from gpuscan.device import disk_cache
 from gpuscan.device.adapter_requirements import FLOAT64_FEATURES, choose_features, choose_limits, limits_within
 from gpuscan.device.adapters import fresh, summary_of
 from gpuscan.device.backends import implementation, timestamp_period, webgpu
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.templates import render
 
@@ -138,7 +138,7 @@ class ProbeBench:
         commands = encoder.finish()
 
         start = time.perf_counter()
-        with interrupts_held():
+        with defer_interrupts():
             self._device.queue.submit([commands])
         self._readback.map_sync("READ")
         wall_seconds = time.perf_counter() - start
@@ -188,7 +188,7 @@ def load_findings(described: Mapping[str, object]) -> Capabilities | None:
 
 def store_findings(capabilities: Capabilities) -> None:
     """Write the findings to disk."""
-    described = {each.name: getattr(capabilities, each.name) for each in fields(capabilities)}
+    described = {field.name: getattr(capabilities, field.name) for field in fields(capabilities)}
     disk_cache.write(FOLDER, _key(described), capabilities.to_json())
 
 
@@ -294,10 +294,10 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
 
 
 def _vendor(info: Any) -> str:
-    known = _VENDORS.get(info["vendor_id"])
-    if known is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
+    vendor = _VENDORS.get(info["vendor_id"])
+    if vendor is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
         return "Apple"  # Metal reports no vendor number.
-    return known or str(info["vendor"]) or "unknown"
+    return vendor or str(info["vendor"]) or "unknown"
 
 
 # ----- What the probe measures

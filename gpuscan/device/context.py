@@ -33,7 +33,7 @@ from gpuscan.device.bind_groups import BindGroups
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, SizedAllocation
 from gpuscan.device.capability_probe import probe
 from gpuscan.device.guards import guarded, lost_while_compiling
-from gpuscan.device.interrupts import exit_held, interrupts_held
+from gpuscan.device.interrupts import defer_exit, defer_interrupts
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.program import Recording, encode
@@ -43,10 +43,10 @@ from gpuscan.device.reports import (
     Run,
     RunLog,
     SortRun,
-    Verdict,
+    ValidationFlag,
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
-from gpuscan.device.tile_state import Begun, RunKind, TileState
+from gpuscan.device.tile_state import RunBuffers, RunKind, TileState
 from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP
 from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
@@ -64,7 +64,7 @@ from gpuscan.planning.strategies import (
     strategy_asked_for,
     unsafe_reason,
 )
-from gpuscan.planning.workgroup_memory import check_room
+from gpuscan.planning.workgroup_memory import check_workgroup_memory
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import Size, apply, concrete
 from gpuscan.templates import render
@@ -166,13 +166,18 @@ class DeviceContext:
             )
         required = check_limits(self.adapter, {} if required_limits is None else required_limits)
         limits = limits_within(choose_limits(self.adapter) | required)
-        with libraries_quiet(), exit_held():
+        with libraries_quiet(), defer_exit():
             self.wgpu_device: wgpu.GPUDevice = _open_device(self.adapter, limits) if given is None else given
             check_given_device(self.wgpu_device)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
-        known = self.capabilities
-        _log.info("opened %s; %s; %s", known.summary, known.driver or "unknown driver", known.implementation)
+        capabilities = self.capabilities
+        _log.info(
+            "opened %s; %s; %s",
+            capabilities.summary,
+            capabilities.driver or "unknown driver",
+            capabilities.implementation,
+        )
         self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage
@@ -180,9 +185,9 @@ class DeviceContext:
         self.lock = threading.RLock()
         self.tile_state = TileState(self.wgpu_device, self.queue.write_unread)
         self.bind_groups = BindGroups(self.queue)
-        kind = self.capabilities.adapter_type
-        max_free_bytes = heuristics_for(kind).max_free_bytes
-        large = kind == "DiscreteGPU"
+        adapter_type = self.capabilities.adapter_type
+        max_free_bytes = heuristics_for(adapter_type).max_free_bytes
+        large = adapter_type == "DiscreteGPU"
         self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=large, flush=self.queue.flush)
         self.profiles = Profiles(self)
         self.runs = RunLog()
@@ -213,92 +218,94 @@ class DeviceContext:
         """Bytes that the offset of a storage binding must be a multiple of."""
         return self.capabilities.limits["min-storage-buffer-offset-alignment"]
 
-    def float64_error(self, asked: str, instead: str) -> UnsupportedDtypeError:
+    def float64_error(self, request: str, instead: str) -> UnsupportedDtypeError:
         """Return the error for a call that needs float64 on a device that has none.
 
         Args:
-            asked: what was asked for.
+            request: what was asked for.
             instead: what to pass instead.
         """
         summary = self.capabilities.summary
         missing = sorted(FLOAT64_FEATURES - self.capabilities.features)
         if not all(feature in self.adapter.features for feature in missing):
-            return UnsupportedDtypeError(f"{asked}, but {summary} has no 64-bit floats. Pass {instead}")
+            return UnsupportedDtypeError(f"{request}, but {summary} has no 64-bit floats. Pass {instead}")
         return UnsupportedDtypeError(
-            f"{asked}, but the wgpu device on {summary} was made without {' and '.join(missing)}, which the adapter "
+            f"{request}, but the wgpu device on {summary} was made without {' and '.join(missing)}, which the adapter "
             f"has. Make it with request_device_sync(required_features={missing}), or pass {instead}"
         )
 
     # ----- Strategy
 
-    def strategy(self, asked: str = "auto", tiles: int | None = None, without: tuple[str, ...] = ()) -> tuple[str, str]:
-        """Return the strategy for a call that asks for `asked`, and the reason for it.
+    def strategy(
+        self, wanted: str = "auto", tiles: int | None = None, without: tuple[str, ...] = ()
+    ) -> tuple[str, str]:
+        """Return the strategy for a call that asks for `wanted`, and the reason for it.
 
         ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set, else the best strategy that the probe found safe.
 
         Args:
-            asked: what the caller passed.
+            wanted: what the caller passed.
             tiles: how many tiles the array has; None for a large array.
             without: strategies that timed out in this call, which ``"auto"`` leaves out.
 
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
         """
-        check_strategy(asked)
-        source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
-        asked = strategy_asked_for(asked)
-        if asked == "auto":
+        check_strategy(wanted)
+        source = f"from {STRATEGY_VARIABLE}" if wanted == "auto" else "as asked"
+        wanted = strategy_asked_for(wanted)
+        if wanted == "auto":
             capabilities = self.capabilities_without(without)
             key = capabilities.distrusted, has_few_tiles(capabilities, tiles)
-            known = self._choices.get(key)
-            if known is None:
+            choice_and_reason = self._choices.get(key)
+            if choice_and_reason is None:
                 choice = choose_strategy(capabilities, concrete(tiles))
-                known = self._choices.keep(key, (choice.strategy, choice.reason))
-            return known
+                choice_and_reason = self._choices.keep(key, (choice.strategy, choice.reason))
+            return choice_and_reason
         named = "" if source == "as asked" else f" ({source})"
-        check_strategy(asked, named)
-        reason = unsafe_reason(asked, self.capabilities)
+        check_strategy(wanted, named)
+        reason = unsafe_reason(wanted, self.capabilities)
         if reason and not self.unsafe:
             instead = f"Unset {STRATEGY_VARIABLE}" if named else 'Leave strategy="auto"'
             raise StrategyError(
-                f"strategy {asked!r}{named} was asked for, but on {self.capabilities.summary} {reason}. {instead}, or "
+                f"strategy {wanted!r}{named} was asked for, but on {self.capabilities.summary} {reason}. {instead}, or "
                 "open the device with unsafe=True"
             )
-        return asked, source
+        return wanted, source
 
-    def sort_strategy(self, asked: str = "auto", without: tuple[str, ...] = ()) -> str:
-        """Return the strategy for a sort that asks for `asked`. Look-ahead means look-back, which rests on less.
+    def sort_strategy(self, wanted: str = "auto", without: tuple[str, ...] = ()) -> str:
+        """Return the strategy for a sort that asks for `wanted`. Look-ahead means look-back, which rests on less.
 
         Args:
-            asked, without: as in `strategy`.
+            wanted, without: as in `strategy`.
 
         Raises:
             StrategyError: as `strategy` does.
         """
-        if strategy_asked_for(asked) == "auto":
+        if strategy_asked_for(wanted) == "auto":
             return choose_sort_strategy(self.capabilities_without(without))
-        chosen, _ = self.strategy(asked)
+        chosen, _ = self.strategy(wanted)
         return "lookback" if chosen == "lookahead" else chosen
 
     # ----- Submission
 
-    def submit(self, steps: Sequence[Step], nbytes: int, *, held: bool) -> None:
+    def submit(self, steps: Sequence[Step], nbytes: int, *, deferrable: bool) -> None:
         """Submit steps. The caller holds the lock.
 
         Args:
             steps: dispatches, clears and copies, in order.
             nbytes: the bytes that they read, by which their time is estimated.
-            held: True to submit them with what comes next, if they are short. All buffers must come from the pool.
+            deferrable: True to submit them with what comes next, if short. All buffers must come from the pool.
         """
         recording = self.recording
         if recording is not None:
-            if held:
+            if deferrable:
                 recording.add(steps, nbytes)
             else:
                 recording.end()
         if self.has_sizes:
             steps, nbytes = concrete(list(steps)), concrete(nbytes)
-        if held and not self.profiles.active:
+        if deferrable and not self.profiles.active:
             groups = self.bind_groups
             self.queue.run(
                 [
@@ -335,29 +342,29 @@ class DeviceContext:
         """What each dispatch binds in addition: the switch in a ``with`` of `skip_dispatches_if`, else nothing."""
         return [] if self.switch is None else [(SWITCH_BINDING, self.switch)]
 
-    def begin(self, kind: RunKind) -> Begun:
+    def begin(self, run_kind: RunKind) -> RunBuffers:
         """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""
-        begun = self.tile_state.begin(concrete(kind) if self.has_sizes else kind)
+        run = self.tile_state.begin(concrete(run_kind) if self.has_sizes else run_kind)
         if (recording := self.recording) is not None:
-            recording.begin(kind, begun)
-        return begun
+            recording.begin(run_kind, run)
+        return run
 
     def read_report_later(self, run: Run | SortRun, timeout_seconds: float = 0.0) -> None:
         """Keep a run until its report is read.
 
         Args:
-            run: the run, which was submitted or is held.
+            run: the run, which was submitted or deferred.
             timeout_seconds: the shortest time after which it can have timed out.
         """
         if (recording := self.recording) is not None:
             recording.report(run, timeout_seconds)
         self.runs.add_pending(run, time.perf_counter() + timeout_seconds)
 
-    def read_verdict_later(self, verdict: Verdict) -> None:
+    def read_validation_flag_later(self, validation_flag: ValidationFlag) -> None:
         """Keep what a kernel finds out about an argument until it is read."""
         if (recording := self.recording) is not None:
-            recording.verdict(verdict)
-        self.runs.add_verdict(verdict)
+            recording.add_validation_flag(validation_flag)
+        self.runs.add_validation_flag(validation_flag)
 
     # ----- Recordings
 
@@ -406,8 +413,8 @@ class DeviceContext:
         This first takes back the strategies that were given up long enough.
         """
         self.take_strategies_back()
-        known = self.capabilities
-        return replace(known, distrusted=(*known.distrusted, *strategies)) if strategies else known
+        capabilities = self.capabilities
+        return replace(capabilities, distrusted=(*capabilities.distrusted, *strategies)) if strategies else capabilities
 
     def note_timeout(self, strategy: str) -> None:
         """Note that a run timed out. ``"auto"`` leaves a strategy out for a while that does so several times."""
@@ -457,7 +464,7 @@ class DeviceContext:
 
     def _find_or_compile(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
-        check_room(kernel, self.capabilities)
+        check_workgroup_memory(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
         entries: list[dict[str, Any]] = [
             {
@@ -478,7 +485,7 @@ class DeviceContext:
         compiled = self._by_text.find(key)
         if compiled is None:
             # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
-            with interrupts_held():
+            with defer_interrupts():
                 compiled = self._by_text.keep(key, self._compile(kernel, text, entries))
         return compiled
 
@@ -558,8 +565,8 @@ class DeviceContext:
         number: Any = given.value if type(given) is Size else given
         allocation: Any = self.pool.lend(number, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
         if number is not nbytes:
-            kind = allocation.kind[0], apply(self.pool.size_of, nbytes)
-            allocation = SizedAllocation(allocation, nbytes, kind)
+            usage_and_size = allocation.usage_and_size[0], apply(self.pool.size_of, nbytes)
+            allocation = SizedAllocation(allocation, nbytes, usage_and_size)
         if self.queue.recording is not None and (recording := self.recording) is not None:
             recording.note_memory(allocation)
         lent: Allocation = allocation
@@ -595,7 +602,7 @@ class DeviceContext:
             words = np.frombuffer(content, np.uint32)
             upload(self.queue, words, allocation.buffer, pool=self.pool, dtype=words.dtype)
         else:
-            self.submit([Clear(allocation.buffer, 0, len(content))], 0, held=True)
+            self.submit([Clear(allocation.buffer, 0, len(content))], 0, deferrable=True)
         return allocation
 
     def memory_usage(self) -> MemoryUsage:
@@ -607,7 +614,7 @@ class DeviceContext:
     def program_owners(self) -> set[Allocation]:
         """The memory of the constants of programs."""
         kept = list(self.programs.values())
-        return {owner for each in kept for owner in each.owners if isinstance(owner, Allocation)}
+        return {owner for program in kept for owner in program.owners if isinstance(owner, Allocation)}
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
@@ -623,7 +630,7 @@ class DeviceContext:
     # ----- Waiting
 
     def flush(self) -> None:
-        """Submit the held runs, and an empty command buffer, which shows that the device is alive."""
+        """Submit the deferred runs, and an empty command buffer, which shows that the device is alive."""
         with guarded(self):
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
             self.queue.submit(self.queue.encoder())
@@ -644,7 +651,7 @@ class DeviceContext:
     def has_unread_reports(self) -> bool:
         """True if there are runs with reports that were not read yet."""
         runs = self.runs
-        return bool(runs.pending or runs.recorded or runs.verdicts or runs.report_may_be_overwritten)
+        return bool(runs.pending or runs.recorded or runs.validation_flags or runs.report_may_be_overwritten)
 
     def check(self) -> None:
         """Read all unread reports.
@@ -662,26 +669,26 @@ class DeviceContext:
 
     def check_if_many(self) -> None:
         """Read the unread reports if there are many, so that their number stays bounded; raise what `check` raises."""
-        if len(self.runs.pending) + len(self.runs.verdicts) > MAX_PENDING_RUNS:
+        if len(self.runs.pending) + len(self.runs.validation_flags) > MAX_PENDING_RUNS:
             self.check()
 
-    def read_and_check(self, *stretches: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
-        """Return copies of short stretches of buffers, and read the unread reports in the same wait.
+    def read_and_check(self, *ranges: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
+        """Return copies of short ranges of buffers, and read the unread reports in the same wait.
 
         Args:
-            stretches: buffer, first byte (a multiple of 4) and number of bytes.
+            ranges: buffer, first byte (a multiple of 4) and number of bytes.
 
         Raises:
             ProgressTimeoutError, OperatorError, GpuscanError, ValueError, IndexError: as `check` does.
         """
         with guarded(self), self.lock:
             early: list[Bytes] = []
-            if stretches and self.runs.may_be_timely:
-                early = read_together(self.queue, self.pool, stretches)
+            if ranges and self.runs.may_be_timely:
+                early = read_together(self.queue, self.pool, ranges)
                 if self.runs.may_be_timely:
                     self.runs.forget_pending()
                     return early
-            failures, timed_out, content = self.runs.read(self, () if early else stretches)
+            failures, timed_out, content = self.runs.read(self, () if early else ranges)
             # Runs that were submitted together time out for one reason.
             for strategy in dict.fromkeys(timed_out):
                 self.note_timeout(strategy)

@@ -110,7 +110,7 @@ class DeviceArray(OnDevice):
     @property
     def _buffer_bytes(self) -> int:
         """The bytes of the buffer."""
-        return self.buffer.size if self._owner is None else self._owner.kind[1]
+        return self.buffer.size if self._owner is None else self._owner.usage_and_size[1]
 
     @property
     def _covers_allocation(self) -> bool:
@@ -253,10 +253,10 @@ def _native_dtype(given: AnyDType) -> AnyDType:
 
 def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
-    axes, kind = check_shape(shape), check_dtype(dtype)
+    axes, item_dtype = check_shape(shape), check_dtype(dtype)
     with guarded(context):
-        owner = context.allocate(prod(axes) * kind.itemsize)
-    return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
+        owner = context.allocate(prod(axes) * item_dtype.itemsize)
+    return DeviceArray(context, owner.buffer, axes, item_dtype, 0, owner)
 
 
 def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype: object = None) -> DeviceArray:

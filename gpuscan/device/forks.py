@@ -28,11 +28,11 @@ def note_use() -> None:
     _user = os.getpid()
 
 
-def note_search(*, found: bool) -> None:
+def note_search(*, has_adapters: bool) -> None:
     """Note that this process searched for adapters, which starts their drivers if there are any."""
     global _searched
     _searched = True
-    if found:
+    if has_adapters:
         note_use()
 
 
@@ -54,9 +54,9 @@ def _disarm_finalizers() -> None:
     for package in BACKENDS.values():
         classes = sys.modules.get(f"{package}._classes")
         for name in ("GPUObjectBase", "GPUAdapter"):  # The classes with a __del__ that calls the driver.
-            kind = getattr(classes, name, None)
-            if kind is not None:
-                kind.__del__ = lambda _: None
+            wrapper_class = getattr(classes, name, None)
+            if wrapper_class is not None:
+                wrapper_class.__del__ = lambda _: None
 
 
 if hasattr(os, "register_at_fork"):

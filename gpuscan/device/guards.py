@@ -86,7 +86,7 @@ class guarded:  # noqa: N801
             raise lost_error(device)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None or isinstance(error, GpuscanError):
             return

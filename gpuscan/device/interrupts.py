@@ -1,4 +1,4 @@
-"""Hold Ctrl-C and the end of Python back where native code calls Python, or where they would be lost.
+"""Defer Ctrl-C and the end of Python where native code calls Python, or where they would be lost.
 
 Native code calls Python back for buffers that are mapped by now. What Python raises in such a callback is dropped. And
 if Python ends meanwhile, it ends the thread in the callback, inside of native code, which prints a panic with its
@@ -42,8 +42,8 @@ _ending: int | None = None
 _called_elsewhere: WeakSet[Idling] = WeakSet()
 
 
-class exit_held:  # noqa: N801
-    """Hold the end of Python back inside the ``with``. While Python ends, a thread that comes to one ends there.
+class defer_exit:  # noqa: N801
+    """Defer the end of Python inside the ``with``. While Python ends, a thread that comes to one ends there.
 
     Raises:
         SystemExit: Python ends. In a thread it prints nothing, and what the thread holds is released.
@@ -57,26 +57,26 @@ class exit_held:  # noqa: N801
             _begin_block(thread)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         thread = threading.get_ident()
         if thread != threading.main_thread().ident:
             _end_block(thread)
 
 
-class interrupts_held:  # noqa: N801
-    """Hold Ctrl-C back inside the ``with``, where it would be lost, and the end of Python as `exit_held` does.
+class defer_interrupts:  # noqa: N801
+    """Defer Ctrl-C inside the ``with``, where it would be lost, and the end of Python as `defer_exit` does.
 
     Ctrl-C is handled at the end. A KeyboardInterrupt in a callback would be dropped, and the caller would wait for the
     buffer forever.
 
     Raises:
-        SystemExit: Python ends, as in `exit_held`.
+        SystemExit: Python ends, as in `defer_exit`.
     """
 
-    __slots__ = ("_handler", "_held", "_thread")
-    # True inside a ``with`` of the main thread, which then holds Ctrl-C back for those inside it.
-    _holding = False
+    __slots__ = ("_deferred", "_handler", "_thread")
+    # True inside a ``with`` of the main thread, which then defers Ctrl-C for those inside it.
+    _deferring = False
 
     def __enter__(self) -> None:
         self._handler = self._thread = None
@@ -86,28 +86,28 @@ class interrupts_held:  # noqa: N801
             self._thread = thread
             return
         # Signals reach Python on its main thread only, and only where it has a handler of its own.
-        if interrupts_held._holding:
+        if defer_interrupts._deferring:
             return
         handler = getsignal(_INTERRUPT)
         if callable(handler):
-            self._held: list[tuple[object, ...]] = []
+            self._deferred: list[tuple[object, ...]] = []
             self._handler = handler
-            signal(_INTERRUPT, self._hold)
-            interrupts_held._holding = True
+            signal(_INTERRUPT, self._defer)
+            defer_interrupts._deferring = True
 
-    def _hold(self, *event: object) -> None:
-        self._held.append(event)
+    def _defer(self, *event: object) -> None:
+        self._deferred.append(event)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._thread is not None:
             _end_block(self._thread)
         elif self._handler is not None:
-            interrupts_held._holding = False
+            defer_interrupts._deferring = False
             signal(_INTERRUPT, self._handler)
-            if self._held:
-                self._handler(*self._held[-1])
+            if self._deferred:
+                self._handler(*self._deferred[-1])
 
 
 # ----- The end of Python
@@ -151,7 +151,7 @@ def _wait_for_blocks() -> None:
 def _forget_threads() -> None:
     """Forget, in a forked process, what only its parent has: other threads, and a GPU that works."""
     thread = threading.get_ident()
-    for other in [each for each in _blocks if each != thread]:
+    for other in [number for number in _blocks if number != thread]:
         del _blocks[other]
     _called_elsewhere.clear()
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.backends import package_of
-from gpuscan.device.held_runs import Command, HoldingQueue
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.deferred_runs import Command, DeferringQueue
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -154,13 +154,18 @@ def _missing_in(ffi: Any, lib: object) -> str | None:
 def _missing_field(structure: Any, wanted: Mapping[str, str]) -> str | None:
     spelled = {name: _spell(field.type) for name, field in structure.fields}
     return next(
-        (f"{structure.cname}.{name}: {kind}" for name, kind in wanted.items() if spelled.get(name) != kind), None
+        (
+            f"{structure.cname}.{name}: {type_name}"
+            for name, type_name in wanted.items()
+            if spelled.get(name) != type_name
+        ),
+        None,
     )
 
 
-def _spell(kind: Any) -> str:
+def _spell(c_type: Any) -> str:
     """Return a C type as `_FUNCTIONS` spells it."""
-    return re.sub(r"struct WGPU(\w+)Impl \*", r"\1", kind.cname).replace("(*)", " ")
+    return re.sub(r"struct WGPU(\w+)Impl \*", r"\1", c_type.cname).replace("(*)", " ")
 
 
 def _times_type(ffi: Any) -> Any:
@@ -276,7 +281,7 @@ class NativeMapping:
         self._library = library = queue.library
         self._number = next(library.numbers)
         mode = library.lib.WGPUMapMode_Write if write else library.lib.WGPUMapMode_Read
-        with interrupts_held(), queue._lock:
+        with defer_interrupts(), queue._lock:
             info = queue.map_info
             info.userdata1 = library.ffi.cast(library.pointer, self._number)
             library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, info[0])
@@ -284,7 +289,7 @@ class NativeMapping:
     def is_ready(self) -> bool:
         """Return True if the buffer is mapped by now, or cannot be; polls once."""
         if self._number not in self._library.ended:
-            with interrupts_held():
+            with defer_interrupts():
                 self._queue.poll(0, self._library.ffi.NULL)
         return self._number in self._library.ended
 
@@ -296,7 +301,7 @@ class NativeMapping:
         """
         ended = self._library.ended
         if self._number not in ended:
-            with interrupts_held():
+            with defer_interrupts():
                 for _ in self._queue.spins():
                     if self._number in ended:
                         break
@@ -328,7 +333,7 @@ class NativeMapping:
         self._library.lib.wgpuBufferUnmap(self._buffer._internal)
 
 
-class NativeQueue(HoldingQueue):
+class NativeQueue(DeferringQueue):
     """The queue of a device, by the C library."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
@@ -432,7 +437,7 @@ class NativeQueue(HoldingQueue):
         self.write_unread(buffer, offset, data)
 
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
-        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
+        """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
         library = self.library
         content = library.ffi.from_buffer(data)
         library.checked.wgpuQueueWriteBuffer(self._internal, buffer._internal, offset, content, data.nbytes)
@@ -447,16 +452,16 @@ class NativeQueue(HoldingQueue):
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
         if not self.is_soon_idle():
-            with interrupts_held():
+            with defer_interrupts():
                 self.poll(1, self.library.ffi.NULL)
 
     def is_soon_idle(self) -> bool:
         """Return True if everything submitted so far is done within the time that a wait spins."""
         self.flush()
-        with interrupts_held():
+        with defer_interrupts():
             return any(self.spins())
 
-    # ----- Polls. Ctrl-C is held back meanwhile.
+    # ----- Polls. Ctrl-C is deferred meanwhile.
 
     def poll(self, wait: int, index: object) -> bool:
         """Let the library call back for mapped buffers; return True if the GPU has nothing to do.

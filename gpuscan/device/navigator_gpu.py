@@ -138,9 +138,9 @@ def _plain(value: object) -> Any:
     if isinstance(value, _Object):
         return value._js
     if isinstance(value, Mapping):
-        return {_camel(key): _plain(each) for key, each in value.items() if each is not None}
+        return {_camel(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     # Numbers of NumPy would become proxies.
     return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
@@ -225,7 +225,7 @@ class GPU:
         adapters: list[GPUAdapter] = []
         for preference in _PREFERENCES:
             adapter = GPUAdapter.request(preference)
-            if adapter is not None and all(dict(adapter.info) != dict(known.info) for known in adapters):
+            if adapter is not None and all(dict(adapter.info) != dict(other.info) for other in adapters):
                 adapters.append(adapter)
         return adapters
 
@@ -280,8 +280,8 @@ class GPUAdapter:
         if adapter is None:
             raise RuntimeError("the browser does not offer this adapter any more")
         limits = {_camel(name): limit for name, limit in (required_limits or {}).items()}
-        asked = _make_descriptor(label=label, required_features=list(required_features), required_limits=limits)
-        return GPUDevice(self, _wait(adapter.requestDevice(asked)))
+        descriptor = _make_descriptor(label=label, required_features=list(required_features), required_limits=limits)
+        return GPUDevice(self, _wait(adapter.requestDevice(descriptor)))
 
 
 # ----- Objects of a device
@@ -546,19 +546,19 @@ class GPUDevice:
                 self._errors.clear()
                 raise first
 
-    def _call_in_scopes(self, kinds: Sequence[str], make: Callable[[], T]) -> T:
+    def _call_in_scopes(self, error_filters: Sequence[str], make: Callable[[], T]) -> T:
         """Return what a call makes.
 
         Raises:
             GPUError: the browser reports an error of one of the kinds.
             RuntimeError: the device is lost.
         """
-        for kind in kinds:
-            self._js.pushErrorScope(kind)
+        for error_filter in error_filters:
+            self._js.pushErrorScope(error_filter)
         try:
             made = make()
         finally:
-            promises = [self._js.popErrorScope() for _ in kinds]
+            promises = [self._js.popErrorScope() for _ in error_filters]
         # What was reported before this call is left for the next wait.
         errors = [error for error in map(_wait, promises) if error is not None]
         self.check_alive()

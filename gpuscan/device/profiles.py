@@ -130,7 +130,7 @@ class Profile:
         def time(seconds: float | None) -> str:
             return "not known" if seconds is None else f"{seconds * 1e6:,.1f} µs"
 
-        rows = [(each.stage, each.strategy, f"{each.elements:,}", time(each.gpu_seconds)) for each in self.spans]
+        rows = [(span.stage, span.strategy, f"{span.elements:,}", time(span.gpu_seconds)) for span in self.spans]
         title = f"{len(rows)} dispatches, {time(self.gpu_seconds)} on the GPU"
         return html_table(title, rows, ("stage", "strategy", "elements", "GPU time"))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuscan.device.buffer_pool import Allocation, SizedAllocation
 from gpuscan.device.guards import OpenDevice
-from gpuscan.device.reports import Run, SortRun, Verdict
+from gpuscan.device.reports import Run, SortRun, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, ClearPart, Copy, CopyPart, Dispatch, Grid, Part, Stage, Step
 from gpuscan.operators.parameters import Expression
 from gpuscan.sizes import Size, SizeFormula, SizeTrace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuscan.device.bind_groups import BindGroups
     from gpuscan.device.profiles import Profiles
     from gpuscan.device.reports import RunLog
-    from gpuscan.device.tile_state import Begun, RunKind, TileState
+    from gpuscan.device.tile_state import RunBuffers, RunKind, TileState
     from gpuscan.operators.parameters import Parameters
     from gpuscan.planning.plan import ScanPlan
 
@@ -44,7 +44,7 @@ class Submitting(OpenDevice, Protocol):
     profiles: Profiles
     runs: RunLog
 
-    def submit(self, steps: Sequence[Step], nbytes: int, *, held: bool) -> None:
+    def submit(self, steps: Sequence[Step], nbytes: int, *, deferrable: bool) -> None:
         """Submit steps. The caller holds the lock."""
 
     def uniform(self, numbers: bytes) -> Binding:
@@ -108,13 +108,13 @@ class RunStart(NamedTuple):
     """The begin of a run, which takes the tile state and parameters of its own.
 
     Attributes:
-        kind: the run, as the tile state knows it.
+        run_kind: the run, as the tile state knows it.
         state, params: the slots that take the buffers of the tile state and of the parameters.
         report: the plan or the strategy of the report that is to be read; None if the run cannot fail.
         timeout_seconds: the shortest time after which the run can have timed out.
     """
 
-    kind: RunKind
+    run_kind: RunKind
     state: int
     params: int
     report: ScanPlan | str | None = None
@@ -167,7 +167,7 @@ class Program:
         outputs: usage, size and number of bytes asked for, of the memory of each output.
         scratch: usage and size of each buffer that is free again after the launch.
         runs: the number of slots of runs.
-        verdicts: what kernels find out about arguments.
+        validation_flags: what kernels find out about arguments.
         nbytes: the bytes that a launch reads, by which its time is estimated.
     """
 
@@ -179,15 +179,17 @@ class Program:
         outputs: Sequence[tuple[int, int, int]],
         scratch: Sequence[tuple[int, int]],
         runs: int,
-        verdicts: Sequence[Verdict],
+        validation_flags: Sequence[ValidationFlag],
         nbytes: int,
     ) -> None:
         self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
         self.sizes = [nbytes for _, _, nbytes in outputs]
         self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
-        self._changing = [(place, each) for place, each in enumerate(constants) if isinstance(each, ChangingConstant)]
+        self._changing = [
+            (index, constant) for index, constant in enumerate(constants) if isinstance(constant, ChangingConstant)
+        ]
         self._runs: tuple[None, ...] = (None,) * runs
-        self.verdicts, self.nbytes = tuple(verdicts), nbytes
+        self.validation_flags, self.nbytes = tuple(validation_flags), nbytes
 
     def launch(
         self, context: Submitting, arguments: Sequence[wgpu.GPUBuffer], contents: Sequence[bytes] = ()
@@ -204,15 +206,15 @@ class Program:
         constants: Sequence[wgpu.GPUBuffer | ChangingConstant] = self.constants
         if contents:
             filled = [*self.constants]
-            for (place, uniform), content in zip(self._changing, contents, strict=True):
-                filled[place] = uniform.with_content(context, content)
+            for (index, uniform), content in zip(self._changing, contents, strict=True):
+                filled[index] = uniform.with_content(context, content)
             constants = filled
         pool, groups = context.pool, context.bind_groups
         taken = pool.take_all(self.kinds)
         count = len(self.sizes)
         outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.kinds, strict=False)]
         slots: list[wgpu.GPUBuffer] = [*arguments, *constants, *taken, *self._runs]
-        begun: list[Begun] = []
+        started: list[RunBuffers] = []
         reports: list[tuple[Run | SortRun, float]] = []
         steps: list[Any] = []
         profiled = context.profiles.active
@@ -221,7 +223,7 @@ class Program:
                 offset = item.offset
                 if item.run is not None:
                     assert offset is not None
-                    offset += begun[item.run].offset
+                    offset += started[item.run].offset
                 if profiled:
                     steps.append(_dispatch(item, slots, offset))
                     continue
@@ -229,8 +231,8 @@ class Program:
                 grid = item.dispatch.grid
                 steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
             elif isinstance(item, RunStart):
-                run = context.tile_state.begin(item.kind)
-                begun.append(run)
+                run = context.tile_state.begin(item.run_kind)
+                started.append(run)
                 slots[item.state], slots[item.params] = run.state, run.params.buffer
                 if item.report is not None:
                     safe_until = time.perf_counter() + item.timeout_seconds
@@ -241,23 +243,23 @@ class Program:
                 source, destination = slots[item.source], slots[item.destination]
                 steps.append(Copy(source, item.source_offset, destination, item.destination_offset, item.size))
         if profiled:
-            context.submit(steps, self.nbytes, held=False)
+            context.submit(steps, self.nbytes, deferrable=False)
         else:
             context.queue.run(steps, self.nbytes)
         # Memory is used in the order of the queue, so later launches may write to it.
         pool.give_all(taken[count:], self.kinds[count:], clean=True)
         for report in reports:
             context.runs.add_pending(*report)
-        for verdict in self.verdicts:
-            context.runs.add_verdict(verdict)
+        for validation_flag in self.validation_flags:
+            context.runs.add_validation_flag(validation_flag)
         return outputs
 
 
-def _run_of(report: ScanPlan | str, begun: Begun) -> Run | SortRun:
+def _run_of(report: ScanPlan | str, start: RunBuffers) -> Run | SortRun:
     """Return the run of a plan, or of a sort by a strategy."""
     if isinstance(report, str):
-        return SortRun(report, begun.state, begun.epoch)
-    return Run(report, begun.state, begun.epoch)
+        return SortRun(report, start.state, start.epoch)
+    return Run(report, start.state, start.epoch)
 
 
 def _grid(grid: Grid | Part, slots: Sequence[object]) -> Grid:
@@ -275,7 +277,7 @@ def _dispatch(stage: Stage, slots: Sequence[object], offset: int | None) -> Disp
 
 
 class _Words(NamedTuple):
-    """The 32-bit words of a verdict, and what keeps them."""
+    """The 32-bit words of a validation flag, and what keeps them."""
 
     buffer: wgpu.GPUBuffer
     offset: int
@@ -302,22 +304,22 @@ class ProgramTemplate:
         filled = self._parts if self._formula is None else self._formula(sizes)
         if filled is None:
             return None
-        (items, constants, owners, outputs, scratch, runs, verdicts, nbytes), form = filled
+        (items, constants, owners, outputs, scratch, runs, validation_flags, nbytes), form = filled
         constants, owners = list(constants), list(owners)
-        for place, each in enumerate(constants):
-            if type(each) is bytes and owners[place] is None:
-                constants[place] = context.uniform(each).buffer
-            elif type(each) is bytes:
-                owners[place] = context.words(each)
-                constants[place] = owners[place].buffer
+        for index, content in enumerate(constants):
+            if type(content) is bytes and owners[index] is None:
+                constants[index] = context.uniform(content).buffer
+            elif type(content) is bytes:
+                owners[index] = context.words(content)
+                constants[index] = owners[index].buffer
         checks = []
-        for place, verdict in verdicts:
+        for index, validation_flag in validation_flags:
             if self._formula is not None:
-                # Each length has a verdict of its own, since the error names the length.
-                owner = owners[place] = context.words(bytes(verdict.array.nbytes))
-                constants[place] = owner.buffer
-                verdict = verdict._replace(array=_Words(owner.buffer, 0, owner.nbytes, owner))
-            checks.append(verdict)
+                # Each length has a validation flag of its own, since the error names the length.
+                owner = owners[index] = context.words(bytes(validation_flag.array.nbytes))
+                constants[index] = owner.buffer
+                validation_flag = validation_flag._replace(array=_Words(owner.buffer, 0, owner.nbytes, owner))
+            checks.append(validation_flag)
         return Program(items, constants, owners, outputs, scratch, runs, checks, nbytes), form
 
 
@@ -328,7 +330,7 @@ class _Slot:
     """A buffer of the call that is being recorded.
 
     Attributes:
-        kind: ``"argument"``, ``"constant"``, ``"memory"``, ``"state"`` or ``"params"``.
+        role: ``"argument"``, ``"constant"``, ``"memory"``, ``"state"`` or ``"params"``.
         index: the argument's index, or the run's.
         buffer: the buffer of a constant; None for others, which are not kept alive.
         owner: what keeps the constant alive.
@@ -340,13 +342,13 @@ class _Slot:
 
     def __init__(
         self,
-        kind: str,
+        role: str,
         index: int = 0,
         buffer: wgpu.GPUBuffer | None = None,
         owner: object = None,
         content: Expression | Size | bytes | None = None,
     ) -> None:
-        self.kind, self.index, self.buffer, self.owner, self.content = kind, index, buffer, owner, content
+        self.role, self.index, self.buffer, self.owner, self.content = role, index, buffer, owner, content
         self.usage = self.size = self.nbytes = 0
         self.first = self.last = -1
         self.number = -1
@@ -394,8 +396,8 @@ class Recording:
         for index, buffer in enumerate(arguments):
             self._slots.setdefault(id(buffer), _Slot("argument", index))
         self._items: list[_RecordedStep | _RecordedRun] = []
-        self._runs: list[tuple[Begun, RunStart]] = []
-        self._verdicts: list[Verdict] = []
+        self._runs: list[tuple[RunBuffers, RunStart]] = []
+        self._validation_flags: list[ValidationFlag] = []
         self._nbytes = 0
         self._arguments = len(arguments)
 
@@ -406,7 +408,7 @@ class Recording:
     def note_memory(self, allocation: Allocation | SizedAllocation) -> None:
         """Note memory that the call takes. It may be memory that the call used before and gave back."""
         slot = _Slot("memory")
-        slot.usage, slot.size = allocation.kind
+        slot.usage, slot.size = allocation.usage_and_size
         slot.nbytes = allocation.nbytes
         self._slots[id(allocation.buffer)] = slot
 
@@ -426,35 +428,35 @@ class Recording:
             owner = owner.base
         self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
 
-    def begin(self, kind: RunKind, begun: Begun) -> None:
+    def begin(self, run_kind: RunKind, run: RunBuffers) -> None:
         """Note that a run begins."""
         number = len(self._runs)
         state, params = _Slot("state", number), _Slot("params", number)
-        self._slots[id(begun.state)], self._slots[id(begun.params.buffer)] = state, params
-        start = RunStart(kind, 0, 0)
-        self._runs.append((begun, start))
+        self._slots[id(run.state)], self._slots[id(run.params.buffer)] = state, params
+        start = RunStart(run_kind, 0, 0)
+        self._runs.append((run, start))
         self._items.append(_RecordedRun(number, state, params))
 
     def report(self, run: Run | SortRun, timeout_seconds: float) -> None:
         """Note that the report of a run is to be read later."""
-        for number, (begun, start) in enumerate(self._runs):
-            if begun.epoch == run.epoch and begun.state is run.state:
+        for number, (started, start) in enumerate(self._runs):
+            if started.epoch == run.epoch and started.state is run.state:
                 plan = run.plan.without_sizes() if isinstance(run, Run) else run.strategy
-                self._runs[number] = begun, RunStart(start.kind, 0, 0, plan, timeout_seconds)
+                self._runs[number] = started, RunStart(start.run_kind, 0, 0, plan, timeout_seconds)
                 return
         self.end()
 
-    def verdict(self, verdict: Verdict) -> None:
-        """Note that a kernel writes a verdict, in memory that the program keeps.
+    def add_validation_flag(self, validation_flag: ValidationFlag) -> None:
+        """Note that a kernel writes a validation flag, in memory that the program keeps.
 
-        A verdict that the call computes afresh, in memory of its own, is none that later calls could share: each would
+        A flag that the call computes afresh, in memory of its own, is none that later calls could share: each would
         overwrite what the one before has found.
         """
-        slot = self._slots.get(id(verdict.array.buffer))
-        if slot is None or slot.kind != "constant":
+        slot = self._slots.get(id(validation_flag.array.buffer))
+        if slot is None or slot.role != "constant":
             self.end()
             return
-        self._verdicts.append(verdict)
+        self._validation_flags.append(validation_flag)
 
     def add(self, steps: Sequence[Step], nbytes: int) -> None:
         """Note steps that are submitted."""
@@ -481,7 +483,7 @@ class Recording:
     def slot_of(self, buffer: wgpu.GPUBuffer) -> _Slot | None:
         """Return the slot of a buffer of the call's results; None if it is none that a program has."""
         slot = self._slots.get(id(buffer))
-        return slot if slot is not None and slot.kind in ("argument", "memory") else None
+        return slot if slot is not None and slot.role in ("argument", "memory") else None
 
     def program(self, outputs: Sequence[wgpu.GPUBuffer], form: object = None) -> ProgramTemplate | None:
         """Return the program of the call, for any sizes; None if there is none.
@@ -494,12 +496,12 @@ class Recording:
             return None
         results = [self._slots[id(buffer)] for buffer in outputs]
         used = [slot for item in self._items if isinstance(item, _RecordedStep) for slot in item.slots]
-        constants = list(dict.fromkeys(slot for slot in used if slot.kind == "constant"))
-        scratch = [slot for slot in dict.fromkeys(used) if slot.kind == "memory" and slot not in results]
+        constants = list(dict.fromkeys(slot for slot in used if slot.role == "constant"))
+        scratch = [slot for slot in dict.fromkeys(used) if slot.role == "memory" and slot not in results]
         kinds = _share(scratch)
         first = self._arguments
-        for place, slot in enumerate((*constants, *results)):
-            slot.number = first + place
+        for index, slot in enumerate((*constants, *results)):
+            slot.number = first + index
         first += len(constants) + len(results)
         for slot in scratch:
             slot.number = first + slot.index
@@ -509,7 +511,7 @@ class Recording:
                 item.state.number = first + 2 * item.number
                 item.params.number = item.state.number + 1
         for slot in used:
-            if slot.kind == "argument":
+            if slot.role == "argument":
                 slot.number = slot.index
         self.contents = [slot.content for slot in constants if isinstance(slot.content, Expression)]
         parts = (
@@ -519,7 +521,7 @@ class Recording:
             tuple([(slot.usage, slot.size, slot.nbytes) for slot in results]),
             tuple(kinds),
             2 * len(self._runs),
-            tuple([(constants.index(self._slots[id(each.array.buffer)]), each) for each in self._verdicts]),
+            tuple([(constants.index(self._slots[id(flag.array.buffer)]), flag) for flag in self._validation_flags]),
             self._nbytes,
         )
         return ProgramTemplate(parts, form, self.sizes)
@@ -527,12 +529,12 @@ class Recording:
     def _item(self, item: _RecordedStep | _RecordedRun) -> Item:
         if isinstance(item, _RecordedRun):
             start = self._runs[item.number][1]
-            return RunStart(start.kind, item.state.number, item.params.number, start.report, start.timeout_seconds)
+            return RunStart(start.run_kind, item.state.number, item.params.number, start.report, start.timeout_seconds)
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
             parts = [Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)]
-            run = next((slot.index for slot in slots if slot.kind == "params"), None)
+            run = next((slot.index for slot in slots if slot.role == "params"), None)
             offset = step.offset
             if offset is None:
                 run = None
@@ -544,8 +546,8 @@ class Recording:
                 grid = Part(numbers[-1], grid.offset, grid.size)
             blank = step._replace(bound=(), offset=None, grid=grid)
             bound = tuple([number for number, _ in step.bound])
-            place = (id(step.layout), *[(number, part.offset, part.size) for number, part in step.bound])
-            return Stage(blank, bound, tuple(parts), tuple(numbers[: len(parts)]), indirect, place, run, offset)
+            key = (id(step.layout), *[(number, part.offset, part.size) for number, part in step.bound])
+            return Stage(blank, bound, tuple(parts), tuple(numbers[: len(parts)]), indirect, key, run, offset)
         if isinstance(step, Clear):
             return ClearPart(slots[0].number, step.offset, step.size)
         source, destination = (slot.number for slot in slots)
@@ -568,11 +570,11 @@ def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:
     kinds: list[tuple[int, int]] = []
     free_from: list[int] = []
     for slot in sorted(scratch, key=lambda slot: slot.first):
-        kind = slot.usage, slot.size
-        free = (i for i, other in enumerate(kinds) if other == kind and free_from[i] < slot.first)
+        usage_and_size = slot.usage, slot.size
+        free = (i for i, other in enumerate(kinds) if other == usage_and_size and free_from[i] < slot.first)
         slot.index = next(free, len(kinds))
         if slot.index == len(kinds):
-            kinds.append(kind)
+            kinds.append(usage_and_size)
             free_from.append(0)
         free_from[slot.index] = slot.last
     return kinds

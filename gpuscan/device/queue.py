@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.backends import module_of, package_of, webgpu
-from gpuscan.device.held_runs import Command, HoldingQueue
-from gpuscan.device.interrupts import exit_held, idle_at_exit
+from gpuscan.device.deferred_runs import Command, DeferringQueue
+from gpuscan.device.interrupts import defer_exit, idle_at_exit
 from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available, missing_internal
 from gpuscan.device.steps import Binding, Clear, Copy
 
@@ -62,7 +62,7 @@ class PublicMapping:
 
     def sync_wait(self) -> None:
         """Wait until the buffer is mapped."""
-        with exit_held():
+        with defer_exit():
             self._promise.sync_wait()
 
     def view(self, size: int, offset: int = 0) -> Bytes:
@@ -83,7 +83,7 @@ class PublicMapping:
         self._buffer.unmap()
 
 
-class PublicQueue(HoldingQueue):
+class PublicQueue(DeferringQueue):
     """The queue of a device, by the public objects of the WebGPU package."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
@@ -136,11 +136,11 @@ class PublicQueue(HoldingQueue):
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
         self.end_recording()
-        # This submits the held runs first; see `HoldingQueue`.
+        # This submits the deferred runs first; see `DeferringQueue`.
         self._device.queue.write_buffer(buffer, offset, data)
 
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
-        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
+        """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
         self._submitting = True
         try:
             self._device.queue.write_buffer(buffer, offset, data)

@@ -118,25 +118,25 @@ class Words(Protocol):
     nbytes: int
 
 
-class Verdict(NamedTuple):
+class ValidationFlag(NamedTuple):
     """What a kernel has found out about an argument of a call, unread.
 
     Attributes:
         array: the 32-bit words that the kernel wrote.
-        reader: returns the error that `known` and the words tell of; None if the argument is right.
-        known: what is known of the call.
+        reader: returns the error that `arguments` and the words tell of; None if the argument is right.
+        arguments: the other arguments of `reader`.
     """
 
     array: Words
     reader: Callable[..., Exception | None]
-    known: tuple[object, ...]
+    arguments: tuple[object, ...]
 
     def error(self, words: list[int]) -> Exception | None:
         """Return the error that the words tell of; None if the argument is right."""
-        return self.reader(*self.known, words)
+        return self.reader(*self.arguments, words)
 
     @property
-    def stretch(self) -> tuple[wgpu.GPUBuffer, int, int]:
+    def byte_range(self) -> tuple[wgpu.GPUBuffer, int, int]:
         """The buffer of the words, their first byte, and the number of their bytes."""
         return self.array.buffer, self.array.offset, self.array.nbytes
 
@@ -166,7 +166,7 @@ class RunLog:
         pending: runs that were submitted without waiting for them.
         safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that no pending run has failed.
         recorded: runs that callers recorded into their own encoders, newest last.
-        verdicts: what kernels have found out about arguments.
+        validation_flags: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
         verified_kernels: kernels that have run with subgroups of the planned size.
         mismatched_kernels: kernels that have run with subgroups of another size.
@@ -177,7 +177,7 @@ class RunLog:
         self.pending: list[Run | SortRun] = []
         self.safe_until = math.inf
         self.recorded: list[Run] = []
-        self.verdicts: list[Verdict] = []
+        self.validation_flags: list[ValidationFlag] = []
         self.report_may_be_overwritten = False
         self.verified_kernels: set[Kernel] = set()
         self.mismatched_kernels: set[Kernel] = set()
@@ -200,7 +200,7 @@ class RunLog:
             # The report may have overwritten an unread one, which would hide that the earlier run timed out, too.
             runs = (*self.pending, *self.recorded)
             self.report_may_be_overwritten = self.report_may_be_overwritten or any(
-                isinstance(each, Run) and each.plan.posts and each.strategy != "fallback" for each in runs
+                isinstance(run, Run) and run.plan.posts and run.strategy != "fallback" for run in runs
             )
             return
         if outcome is Outcome.LOOP_LIMIT or not plan.tile.subgroup_size:
@@ -218,16 +218,16 @@ class RunLog:
         """Keep a run until its report is read.
 
         Args:
-            run: the run, which was submitted or is held.
+            run: the run, which was submitted or deferred.
             safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that the run has not failed.
         """
         self.pending.append(run)
         self.safe_until = min(self.safe_until, safe_until)
 
-    def add_verdict(self, verdict: Verdict) -> None:
-        """Keep a verdict until it is read. Runs over the same buffers share one, which keeps what is wrong."""
-        if not any(each is verdict for each in self.verdicts):
-            self.verdicts.append(verdict)
+    def add_validation_flag(self, validation_flag: ValidationFlag) -> None:
+        """Keep a validation flag until it is read. Runs over the same buffers share one, which keeps what is wrong."""
+        if not any(other is validation_flag for other in self.validation_flags):
+            self.validation_flags.append(validation_flag)
 
     def forget_pending(self) -> None:
         """Forget the pending runs, because none of them has failed."""
@@ -237,7 +237,7 @@ class RunLog:
     @property
     def may_be_timely(self) -> bool:
         """True if the GPU's being idle by now would show that nothing unread can tell of a failure."""
-        if self.recorded or self.verdicts or self.report_may_be_overwritten:
+        if self.recorded or self.validation_flags or self.report_may_be_overwritten:
             return False
         return time.perf_counter() < self.safe_until
 
@@ -254,8 +254,8 @@ class RunLog:
         self.recorded.append(run)
         del self.recorded[:-MAX_RECORDED_RUNS]
         if grown:
-            states = list({id(each.state): None for each in reversed(self.recorded)})[:MAX_RECORDED_STATES]
-            self.recorded[:] = [each for each in self.recorded if id(each.state) in states]
+            states = list({id(older.state): None for older in reversed(self.recorded)})[:MAX_RECORDED_STATES]
+            self.recorded[:] = [older for older in self.recorded if id(older.state) in states]
 
     def read(
         self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
@@ -271,47 +271,49 @@ class RunLog:
         Returns:
             The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
-        verdicts, runs = self.verdicts, [*self.pending, *self.recorded]
-        states = {id(each.state): (each.state, 0, REPORT_BYTES) for each in runs}
-        wanted = [*states.values(), *[verdict.stretch for verdict in verdicts], *more]
+        validation_flags, runs = self.validation_flags, [*self.pending, *self.recorded]
+        states = {id(run.state): (run.state, 0, REPORT_BYTES) for run in runs}
+        wanted = [*states.values(), *[validation_flag.byte_range for validation_flag in validation_flags], *more]
         content = read_together(device.queue, device.pool, wanted) if wanted else []
-        self.verdicts = []
+        self.validation_flags = []
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, content, strict=False)}
         timeouts: list[Exception] = []
         others: list[Exception] = []
         failed: list[str] = []
-        for each in runs:
-            report = reports[id(each.state)]
-            if each.epoch not in report[STATUS_WORD : LOOP_LIMIT_WORD + 1]:
+        for run in runs:
+            report = reports[id(run.state)]
+            if run.epoch not in report[STATUS_WORD : LOOP_LIMIT_WORD + 1]:
                 continue
-            if isinstance(each, SortRun):
-                if each.has_timed_out(report):
-                    failed.append(each.strategy)
-                    timeouts.append(timeout_error(device, f"sort by strategy {each.strategy!r}", len(runs), "gave up"))
+            if isinstance(run, SortRun):
+                if run.has_timed_out(report):
+                    failed.append(run.strategy)
+                    timeouts.append(timeout_error(device, f"sort by strategy {run.strategy!r}", len(runs), "gave up"))
                 continue
-            self.recorded[:] = [other for other in self.recorded if other is not each]
-            if report[SUBGROUP_SIZE_WORD] == each.epoch:
-                self.note(each.plan, Outcome.WRONG_SUBGROUP_SIZE)
-                others.append(_wrong_subgroup_size_error(device, each.plan))
-            elif each.has_timed_out(report):
-                failed.append(each.strategy)
-                timeouts.append(timeout_error(device, f"scan by strategy {each.strategy!r}", len(runs), "gave up"))
-            if each.has_exceeded_loop_limit(report):
-                others.append(loop_limit_error(each.plan))
+            self.recorded[:] = [other for other in self.recorded if other is not run]
+            if report[SUBGROUP_SIZE_WORD] == run.epoch:
+                self.note(run.plan, Outcome.WRONG_SUBGROUP_SIZE)
+                others.append(_wrong_subgroup_size_error(device, run.plan))
+            elif run.has_timed_out(report):
+                failed.append(run.strategy)
+                timeouts.append(timeout_error(device, f"scan by strategy {run.strategy!r}", len(runs), "gave up"))
+            if run.has_exceeded_loop_limit(report):
+                others.append(loop_limit_error(run.plan))
         self.forget_pending()
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
             timeouts.insert(0, timeout_error(device, "scan", len(runs), "may have given up"))
         rest = content[len(states) :]
-        for verdict, words in zip(verdicts, rest[: len(verdicts)], strict=True):
-            error = verdict.error(words.view(np.uint32).tolist())
+        for validation_flag, words in zip(validation_flags, rest[: len(validation_flags)], strict=True):
+            error = validation_flag.error(words.view(np.uint32).tolist())
             if error is not None:
                 others.append(error)
                 # Later runs may write the same words.
                 encoder = device.queue.encoder()
-                encoder.clear_buffer(verdict.array.buffer, verdict.array.offset, round_up(verdict.array.nbytes))
+                encoder.clear_buffer(
+                    validation_flag.array.buffer, validation_flag.array.offset, round_up(validation_flag.array.nbytes)
+                )
                 device.queue.submit(encoder)
-        return timeouts + others, failed, rest[len(verdicts) :]
+        return timeouts + others, failed, rest[len(validation_flags) :]
 
 
 def _wrong_subgroup_size_error(device: OpenDevice, plan: ScanPlan) -> GpuscanError:

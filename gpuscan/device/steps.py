@@ -102,7 +102,7 @@ class Stage(NamedTuple):
         numbers, parts: the number of each binding, and the part of a slot that it binds.
         slots: the slots of the parts.
         indirect: True if the grid is in a buffer: the dispatch's grid is a `Part` then.
-        place: the key of its bind groups, without the ids of their buffers.
+        key: the key of its bind groups, without the ids of their buffers.
         run: the index of the run that the parameters belong to; None if they are constants.
         offset: the dynamic offset, from the first parameters of the run if there is one; None without.
     """
@@ -112,7 +112,7 @@ class Stage(NamedTuple):
     parts: tuple[Part, ...]
     slots: tuple[int, ...]
     indirect: bool
-    place: tuple[object, ...]
+    key: tuple[object, ...]
     run: int | None
     offset: int | None
 

@@ -50,7 +50,7 @@ def join_axes(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, 
         [(3, 4), (4, 12)]
     """
     axes: list[tuple[int, ...]] = []
-    for length, *steps in zip(reversed(shape), *(reversed(each) for each in strides), strict=True):
+    for length, *steps in zip(reversed(shape), *(reversed(steps_of_array) for steps_of_array in strides), strict=True):
         if length == 1:
             continue
         if axes and all(step == axes[-1][0] * inner for step, inner in zip(steps, axes[-1][1:], strict=True)):
@@ -115,12 +115,12 @@ def index_layout(shape: Axes, strides: Axes, index: object) -> tuple[Axes, Axes,
         else:
             entry = operator.index(part)
             if not -length <= entry < length:
-                place = "the first axis" if axis == 0 else f"axis {axis}"
+                axis_name = "the first axis" if axis == 0 else f"axis {axis}"
                 raise IndexError(
-                    f"index {entry} was asked for, but {place} has {length} entries; pass one from {-length} to "
+                    f"index {entry} was asked for, but {axis_name} has {length} entries; pass one from {-length} to "
                     f"{length - 1}"
                     if length
-                    else f"index {entry} was asked for, but {place} has 0 entries; pass a slice"
+                    else f"index {entry} was asked for, but {axis_name} has 0 entries; pass a slice"
                 )
             offset += entry % length * stride
         axis += 1
@@ -142,7 +142,7 @@ def _full_index(index: object, ndim: int) -> list[Any]:
                 f"index {abbreviate(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
                 "integers or bools. Convert other numbers with int"
             )
-    gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
+    gaps = [position for position, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
     if count > ndim:
@@ -171,9 +171,9 @@ def resolve_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
     if free > 1 or min(lengths, default=0) < -1:
         raise ValueError(f"shape {lengths} was asked for; pass lengths of 0 or more, and at most one -1")
     if free:
-        place, known = lengths.index(-1), -prod(lengths)
-        if known and size % known == 0:
-            lengths = (*lengths[:place], size // known, *lengths[place + 1 :])
+        free_axis, fixed_size = lengths.index(-1), -prod(lengths)
+        if fixed_size and size % fixed_size == 0:
+            lengths = (*lengths[:free_axis], size // fixed_size, *lengths[free_axis + 1 :])
     if prod(lengths) != size:
         raise ValueError(
             f"shape {tuple(wanted)} was asked for an array of shape {shape}, but they have different numbers of "

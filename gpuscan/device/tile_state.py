@@ -36,15 +36,15 @@ _NO_MEMORY = (None, -1)
 MAX_KINDS = 64
 
 
-def parameters(plan: ScanPlan, place: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
+def parameters(plan: ScanPlan, position: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
     """Return the numbers that `PARAMS` packs.
 
     Args:
         plan: the plan of the run.
-        place: the length of a row, the first row, and the offset of the first element in it.
+        position: the length of a row, the first row, and the offset of the first element in it.
         epoch: the number of the run.
     """
-    return (plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
+    return (plan.length, plan.tiles, epoch, plan.spin_rounds, *position, plan.inner)
 
 
 class TileStateSizeError(GpuscanError):
@@ -69,13 +69,13 @@ class RunKind(NamedTuple):
     epochs: int = 1
 
 
-def kind_of_plan(plan: ScanPlan, place: tuple[int, int, int]) -> RunKind:
-    """Return the kind of a run of a plan; `place` as in `parameters`."""
+def kind_of_plan(plan: ScanPlan, position: tuple[int, int, int]) -> RunKind:
+    """Return the kind of a run of a plan; `position` as in `parameters`."""
     memory = "posts" if plan.posts else "totals"
-    return RunKind((parameters(plan, place, epoch=0),), EPOCH_WORD, memory, plan.state_bytes)
+    return RunKind((parameters(plan, position, epoch=0),), EPOCH_WORD, memory, plan.state_bytes)
 
 
-class Begun(NamedTuple):
+class RunBuffers(NamedTuple):
     """The tile state and the parameters of one run.
 
     Attributes:
@@ -147,7 +147,11 @@ class TileState:
     def nbytes(self) -> int:
         """The bytes that the state holds on the device."""
         # This takes no lock, since a signal handler may ask while its thread holds it.
-        written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
+        written = [
+            parameters_of_runs.params.buffer
+            for parameters_of_runs in (self._once, *list(self._ahead.values()))
+            if parameters_of_runs is not None
+        ]
         return sum(int(size) for _, size in list(self._memory.values())) + sum(int(buffer.size) for buffer in written)
 
     def check(self, plan: ScanPlan) -> None:
@@ -159,22 +163,22 @@ class TileState:
                 f"{smaller(plan.length // max(1, plan.row_length))}"
             )
 
-    def begin(self, kind: RunKind) -> Begun:
+    def begin(self, run_kind: RunKind) -> RunBuffers:
         """Return the buffers and the epoch for one run of a kind, which fits a binding."""
         with self._lock:
-            if kind not in self._ahead:
-                params, number, epoch = self._write_once(kind)
+            if run_kind not in self._ahead:
+                params, number, epoch = self._write_once(run_kind)
             else:
-                ahead = self._ahead[kind]
-                self._ahead.move_to_end(kind)
+                ahead = self._ahead[run_kind]
+                self._ahead.move_to_end(run_kind)
                 if ahead is None or ahead.used == ahead.count:
-                    ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
-                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * kind.epochs
+                    ahead = self._write_ahead(run_kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
+                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * run_kind.epochs
                 ahead.used += 1
-            memory, size = self._memory.get(kind.memory, _NO_MEMORY)
-            if size < kind.nbytes:
-                memory = self._grow(kind)
-            return Begun(memory, epoch, params, number * len(kind.words) * self._stride, self._stride)
+            memory, size = self._memory.get(run_kind.memory, _NO_MEMORY)
+            if size < run_kind.nbytes:
+                memory = self._grow(run_kind)
+            return RunBuffers(memory, epoch, params, number * len(run_kind.words) * self._stride, self._stride)
 
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""
@@ -197,18 +201,20 @@ class TileState:
         self._epoch += count
         return self._epoch - count + 1
 
-    def _written(self, kind: RunKind, first: int, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    def _parameter_words(
+        self, run_kind: RunKind, first: int, count: int
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
         """Return the parameters of `count` runs of a kind. `first` is the first epoch of the first run."""
-        words = np.zeros((count, len(kind.words), self._stride // 4), np.uint32)
-        words[:, :, : len(kind.words[0])] = kind.words
-        words[:, :, kind.epoch_word] = (first + kind.epochs * np.arange(count))[:, None]
+        words = np.zeros((count, len(run_kind.words), self._stride // 4), np.uint32)
+        words[:, :, : len(run_kind.words[0])] = run_kind.words
+        words[:, :, run_kind.epoch_word] = (first + run_kind.epochs * np.arange(count))[:, None]
         return words
 
-    def _write_once(self, kind: RunKind) -> tuple[Binding, int, int]:
+    def _write_once(self, run_kind: RunKind) -> tuple[Binding, int, int]:
         """Write the parameters of the first run of a kind; return their buffer, their index in it, and the epoch."""
-        epoch = self._reserve_epochs(kind.epochs)
-        if len(kind.words) > 1:
-            ahead = self._write_ahead(kind, 1, epoch)
+        epoch = self._reserve_epochs(run_kind.epochs)
+        if len(run_kind.words) > 1:
+            ahead = self._write_ahead(run_kind, 1, epoch)
             ahead.used = 1
             return ahead.params, 0, epoch
         once = self._once
@@ -218,31 +224,31 @@ class TileState:
             once = self._once = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
-        words = list(kind.words[0])
-        words[kind.epoch_word] = epoch
+        words = list(run_kind.words[0])
+        words[run_kind.epoch_word] = epoch
         self._write(once.params.buffer, number * self._stride, np.array(words, np.uint32))
-        self._keep(kind, None)
+        self._keep(run_kind, None)
         return once.params, number, epoch
 
-    def _write_ahead(self, kind: RunKind, count: int, first: int | None = None) -> _ParameterBuffer:
+    def _write_ahead(self, run_kind: RunKind, count: int, first: int | None = None) -> _ParameterBuffer:
         """Write the parameters of `count` runs. Their epochs begin at `first`; without `first`, reserve new epochs."""
-        first = self._reserve_epochs(count * kind.epochs) if first is None else first
-        words = self._written(kind, first, count)
+        first = self._reserve_epochs(count * run_kind.epochs) if first is None else first
+        words = self._parameter_words(run_kind, first, count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
         ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
-        self._keep(kind, ahead)
+        self._keep(run_kind, ahead)
         return ahead
 
-    def _keep(self, kind: RunKind, ahead: _ParameterBuffer | None) -> None:
-        self._ahead[kind] = ahead
+    def _keep(self, run_kind: RunKind, ahead: _ParameterBuffer | None) -> None:
+        self._ahead[run_kind] = ahead
         if len(self._ahead) > MAX_KINDS:
             self._ahead.popitem(last=False)
 
-    def _grow(self, kind: RunKind) -> wgpu.GPUBuffer:
+    def _grow(self, run_kind: RunKind) -> wgpu.GPUBuffer:
         """Make the buffer that runs of this kind write, and return it."""
-        _, before = self._memory.get(kind.memory, _NO_MEMORY)
+        _, before = self._memory.get(run_kind.memory, _NO_MEMORY)
         usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-        size = max(kind.nbytes, min(2 * before if before > 0 else 1 << 16, self._most))
+        size = max(run_kind.nbytes, min(2 * before if before > 0 else 1 << 16, self._most))
         made = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
-        self._memory[kind.memory] = made, made.size
+        self._memory[run_kind.memory] = made, made.size
         return made

@@ -51,7 +51,7 @@ class Timeouts:
     def note(self, strategy: str) -> float | None:
         """Note a timeout; return the seconds for which the strategy is given up now, or None if it is not."""
         self._last = now = self.clock()
-        times = [each for each in self._times.get(strategy, ()) if now - each < TIMEOUT_WINDOW]
+        times = [earlier for earlier in self._times.get(strategy, ()) if now - earlier < TIMEOUT_WINDOW]
         self._times[strategy] = times = [*times, now]
         if len(times) < TIMEOUTS_TO_GIVE_UP:
             return None
@@ -83,14 +83,14 @@ class Timeouts:
 
 
 def handle_timeout(
-    device: OpenDevice, strategy: str, asked: str, failed: list[str], *, may_try_again: bool = True
+    device: OpenDevice, strategy: str, requested: str, failed: list[str], *, may_try_again: bool = True
 ) -> None:
     """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
 
     Args:
         device: where it timed out.
         strategy: the strategy.
-        asked: what the caller passed.
+        requested: what the caller passed.
         failed: the strategies that timed out in this call, to which this one is added.
         may_try_again: False if the run has overwritten its input.
 
@@ -98,7 +98,7 @@ def handle_timeout(
         ProgressTimeoutError: the strategy was asked for by name, and this adapter's retries are used up.
     """
     failed.append(strategy)
-    by_name = strategy_asked_for(asked) != "auto"
+    by_name = strategy_asked_for(requested) != "auto"
     retries = heuristics_for(device.capabilities.adapter_type).timeout_retries if may_try_again else 0
     if by_name and len(failed) <= retries:
         return

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.backends import IN_BROWSER, webgpu
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
 from gpuscan.device.steps import Copy
@@ -108,7 +108,7 @@ def copy(into: AnyArray, source: AnyArray) -> None:
     edges = [count * i // shares for i in range(1, shares + 1)]
     parts: list[Future[None]] = []
     try:
-        with interrupts_held():
+        with defer_interrupts():
             for a, b in pairwise(edges):
                 parts.append(start_call(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
             # This thread has a share, too.
@@ -124,13 +124,13 @@ def copy(into: AnyArray, source: AnyArray) -> None:
 def start_call(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
     """Submit a call to the threads; make it here if they take no more, since the main thread has ended.
 
-    Ctrl-C is held back meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
-    threads. A caller who has to wait for the call holds it back until the result is stored.
+    Ctrl-C is deferred meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
+    threads. A caller who has to wait for the call defers it until the result is stored.
 
     Web pages have no threads, so the call is made here.
     """
     if not IN_BROWSER:
-        with suppress(RuntimeError), interrupts_held():
+        with suppress(RuntimeError), defer_interrupts():
             return threads.submit(call)
     made: Future[T] = Future()
     try:
@@ -235,22 +235,22 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             free.append(staging)
 
 
-def read_together(queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]) -> list[Bytes]:
-    """Return copies of some short stretches of buffers, read by one submission, with the held runs, and one wait.
+def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GPUBuffer, int, int]]) -> list[Bytes]:
+    """Return copies of some short ranges of buffers, read by one submission, with the deferred runs, and one wait.
 
     Args:
         queue: of the buffers' device.
         pool: the pool of the staging buffers.
-        stretches: buffer, first byte (a multiple of 4) and bytes of each.
+        ranges: buffer, first byte (a multiple of 4) and bytes of each.
     """
     copies: list[tuple[wgpu.GPUBuffer, int, int, int]] = []
     size = 0
-    for buffer, start, nbytes in stretches:
+    for buffer, start, nbytes in ranges:
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += round_up(nbytes, 8)
     kinds = [(_read_usage(), pool.size_of(size))]
-    with interrupts_held():
+    with defer_interrupts():
         (staging,) = taken = pool.take_all(kinds)
         try:
             queue.flush([Copy(buffer, start, staging, at, round_up(nbytes)) for buffer, start, at, nbytes in copies])

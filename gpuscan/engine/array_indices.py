@@ -13,8 +13,8 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import join_axes
 from gpuscan.elements import scalar_of
-from gpuscan.engine.element_copy import WORDS, bind_stretch, bindable, contiguous, duplicate
-from gpuscan.engine.record import are_owned, new_verdict, submit_stage
+from gpuscan.engine.element_copy import WORDS, bind_range, bindable, contiguous, duplicate
+from gpuscan.engine.record import are_owned, new_validation_flag, submit_stage
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.groups import labels_error
@@ -30,30 +30,30 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class IndexedArray:
-    """An array on a device that places index along some of its axes.
+    """An array on a device that flat indices select along some of its axes.
 
     Attributes:
         array: the array.
         shape: the shape of the result.
         strides: bytes in the array from one element of the result to the next along each axis; 0 along the axes of the
             places.
-        place_strides: places from one element of the result to the next along each axis.
+        index_strides: flat indices from one element of the result to the next along each axis.
         rows: the length and the stride in bytes of each axis that is indexed.
-        places: the numbers of rows of these axes, in C order, as uint32.
+        flat_indices: the numbers of rows of these axes, in C order, as uint32.
     """
 
     array: DeviceArray
     shape: Axes
     strides: Axes
-    place_strides: Axes
+    index_strides: Axes
     rows: tuple[tuple[int, int], ...]
-    places: DeviceArray
+    flat_indices: DeviceArray
 
 
 def resolve_indices(
     context: DeviceContext, indices: Sequence[DeviceArray], axes: Sequence[tuple[int, int]]
 ) -> DeviceArray:
-    """Return the places that indices give, and check them. What is wrong with them is read with the reports.
+    """Return the flat indices that indices give, and check them. What is wrong with them is read with the reports.
 
     Args:
         context: the device.
@@ -64,20 +64,20 @@ def resolve_indices(
         The numbers of the rows of all axes together, in C order, as uint32; 2**32 - 1 where an index is wrong.
     """
     with guarded(context), context.lock:
-        places = empty(context, indices[0].shape, np.uint32)
-        if not places.size:
-            return places
+        flat_indices = empty(context, indices[0].shape, np.uint32)
+        if not flat_indices.size:
+            return flat_indices
         for number, (index, (axis, length)) in enumerate(zip(indices, axes, strict=True)):
             index._check("STORAGE")
             given = bindable(contiguous(index))
             _check_binding(context, given.nbytes, "indices")
-            _resolve(given, length, places, index_error, (axis, length), first=number == 0)
+            _resolve(given, length, flat_indices, index_error, (axis, length), first=number == 0)
         context.check_if_many()
-        return places
+        return flat_indices
 
 
 def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
-    """Return the labels of a reduction as uint32, with `count` in the place of missing labels, and check them.
+    """Return the labels of a reduction as uint32, with `count` instead of missing labels, and check them.
 
     What is wrong with them is read with the reports. Wrong labels also become `count`.
 
@@ -100,24 +100,24 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
 def _resolve(
     indices: DeviceArray,
     length: int,
-    places: DeviceArray,
+    flat_indices: DeviceArray,
     error: Callable[..., Exception | None],
-    known: tuple[object, ...],
+    arguments: tuple[object, ...],
     *,
     first: bool = True,
     labels: bool = False,
 ) -> None:
-    """Submit the stage that turns indices or labels into places; `error` reads `known` and its verdict."""
-    context, size = indices._context, places.size
-    verdict = new_verdict(context, 4, error, known)
-    bound = [array._binding() for array in (indices, places, verdict)]
+    """Submit the stage that resolves indices or labels; `error` reads `arguments` and its validation flag."""
+    context, size = indices._context, flat_indices.size
+    validation_flag = new_validation_flag(context, 4, error, arguments)
+    bound = [array._binding() for array in (indices, flat_indices, validation_flag)]
     values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
-    held, numbers = are_owned(indices), [size, length]
-    submit_stage(context, "arrays/resolve_indices.wgsl", numbers, bound, size, size, held, **values)
+    deferrable, numbers = are_owned(indices), [size, length]
+    submit_stage(context, "arrays/resolve_indices.wgsl", numbers, bound, size, size, deferrable, **values)
 
 
 def take(indexed: IndexedArray) -> DeviceArray:
-    """Return the elements at the places, as a new array in C order; zeros where there is no place.
+    """Return the elements at the indices, as a new array in C order; zeros where there is no index.
 
     Raises:
         DeviceMemoryError: an array exceeds a binding.
@@ -134,26 +134,26 @@ def take(indexed: IndexedArray) -> DeviceArray:
         words = -(-result.nbytes // 4)
         source, base = _bind(array)
         numbers = [(array.offset - base) // unit, 0, result.nbytes // unit, 0, *_numbers_of(axes, indexed, unit)]
-        bound = [source, bindable(indexed.places)._binding(), result._binding()]
+        bound = [source, bindable(indexed.flat_indices)._binding(), result._binding()]
         values = {"words": WORDS, "unit": unit, "rank": len(axes), "indexed": len(indexed.rows)}
-        held = are_owned(array, indexed.places)
-        submit_stage(context, "arrays/take.wgsl", numbers, bound, -(-words // WORDS), result.size, held, **values)
+        deferrable = are_owned(array, indexed.flat_indices)
+        submit_stage(context, "arrays/take.wgsl", numbers, bound, -(-words // WORDS), result.size, deferrable, **values)
         return result
 
 
 def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, unique: bool) -> None:
-    """Write elements to the places. Nothing is written where there is no place.
+    """Write elements to the indices. Nothing is written where there is no index.
 
     Args:
         executor: of the arrays' device.
         indexed: the array to write to.
         values: the elements, of the result's shape and the array's dtype.
-        unique: True if no two places are equal. Of equal ones the last one counts, as in NumPy.
+        unique: True if no two indices are equal. Of equal ones the last one counts, as in NumPy.
 
     Raises:
         DeviceMemoryError: an array exceeds a binding.
     """
-    array, context, places = indexed.array, executor.context, indexed.places
+    array, context, flat_indices = indexed.array, executor.context, indexed.flat_indices
     with guarded(context), context.lock:
         array._check("STORAGE")
         values._check("STORAGE")
@@ -161,18 +161,24 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
             return
         if values.buffer is array.buffer:
             values = duplicate(values)
-        alike = not any(step for step, place in zip(values.strides, indexed.place_strides, strict=True) if place)
-        places = bindable(places) if unique or alike or places.size == 1 else _keep_last(executor, places)
+        alike = not any(
+            step for step, index_step in zip(values.strides, indexed.index_strides, strict=True) if index_step
+        )
+        flat_indices = (
+            bindable(flat_indices) if unique or alike or flat_indices.size == 1 else _keep_last(executor, flat_indices)
+        )
         unit = reveal(gcd(_unit_of(indexed), values.offset, *values.strides))
         axes = _unit_axes(indexed, unit, values.strides)
         units = values.size * values.dtype.itemsize // unit
         (target, base), (source, source_base) = _bind(array), _bind(values)
         firsts = [(array.offset - base) // unit, (values.offset - source_base) // unit]
         numbers = [*firsts, units, 0, *_numbers_of(axes, indexed, unit)]
-        bound = [source, places._binding(), target]
+        bound = [source, flat_indices._binding(), target]
         template = {"steps": WORDS, "unit": unit, "rank": len(axes), "indexed": len(indexed.rows)}
-        held = are_owned(array, values, places)
-        submit_stage(context, "arrays/put.wgsl", numbers, bound, -(-units // WORDS), values.size, held, **template)
+        deferrable = are_owned(array, values, flat_indices)
+        submit_stage(
+            context, "arrays/put.wgsl", numbers, bound, -(-units // WORDS), values.size, deferrable, **template
+        )
 
 
 def _unit_of(indexed: IndexedArray) -> int:
@@ -184,7 +190,7 @@ def _unit_of(indexed: IndexedArray) -> int:
 
 
 def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[int, ...]]:
-    """Return the axes of the result, with the units of an element as the last one: (length, stride, place stride, …).
+    """Return the axes of the result, with the units of an element as the last one: (length, stride, index stride, …).
 
     Args:
         indexed: the array.
@@ -193,7 +199,7 @@ def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[in
     """
     shape = (*indexed.shape, indexed.array.dtype.itemsize // unit)
     own, *more = ((*(step // unit for step in strides), 1) for strides in (indexed.strides, *others))
-    return join_axes(shape, own, (*indexed.place_strides, 0), *more)
+    return join_axes(shape, own, (*indexed.index_strides, 0), *more)
 
 
 def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -> list[int]:
@@ -202,10 +208,10 @@ def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -
     return [number for axis in axes for number in axis] + rows
 
 
-def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
-    """Return the places, with the last of equal ones alone."""
-    context, count = executor.context, places.size
-    flat = contiguous(places)._view_as((count,))
+def _keep_last(executor: Executor, flat_indices: DeviceArray) -> DeviceArray:
+    """Return the flat indices, with the last of equal ones alone."""
+    context, count = executor.context, flat_indices.size
+    flat = contiguous(flat_indices)._view_as((count,))
     ordered = sort_device(executor, flat, 0, with_indices=True)
     kept = duplicate(flat)
     bound = [array._binding() for array in (bindable(ordered.keys), bindable(ordered.payload), kept)]
@@ -217,7 +223,7 @@ def _bind(array: DeviceArray) -> tuple[Binding, int]:
     """Return the binding of all bytes that belong to an array, and the byte of its buffer where it begins."""
     low, high = array._extent
     _check_binding(array._context, high - low, "an array")
-    return bind_stretch(array._context, array, low, high)
+    return bind_range(array._context, array, low, high)
 
 
 def _check_binding(context: DeviceContext, nbytes: int, what: str) -> None:

@@ -86,7 +86,7 @@ def bind_views(context: DeviceContext, views: Sequence[ArrayView | None]) -> Bin
     if not any(views):
         return None
     words = [
-        apply(PARAMETERS.pack, each.first, each.row, each.gap % 2**32, 0) if each else bytes(PARAMETERS.size)
-        for each in views
+        apply(PARAMETERS.pack, view.first, view.row, view.gap % 2**32, 0) if view else bytes(PARAMETERS.size)
+        for view in views
     ]
     return context.uniform(join(*words))

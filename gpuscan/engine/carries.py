@@ -11,7 +11,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.elements import compute_dtype
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, stretch_of
+from gpuscan.engine.element_copy import contiguous, slice_axis
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import Leaf
@@ -66,8 +66,8 @@ def combine_values(
     """
     fields = problem.element.fields
     leaves = tuple(
-        np.stack([np.asarray(value[place]).astype(field.scalar.dtype) for value in values], axis=1)
-        for place, field in enumerate(fields)
+        np.stack([np.asarray(value[number]).astype(field.scalar.dtype) for value in values], axis=1)
+        for number, field in enumerate(fields)
     )
     few = replace(
         problem,
@@ -89,7 +89,7 @@ def combine_values(
 
 def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
-    values = tuple(each._read() for each in reduce_on_device(executor, problem, start))
+    values = tuple(result._read() for result in reduce_on_device(executor, problem, start))
     executor.context.check()
     return values
 
@@ -117,7 +117,7 @@ def ends_with_carry(problem: Problem) -> bool:
 def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
     """Return the combination of all elements of each row, given the results of their scan."""
     low, high = in_memory(problem, problem.row_length - 1, problem.row_length)
-    ends = [contiguous(stretch_of(result, problem.axis, low, high))._read() for result in results]
+    ends = [contiguous(slice_axis(result, problem.axis, low, high))._read() for result in results]
     executor.context.check()
     fields = problem.element.fields
     last = tuple(end.reshape(problem.rows, *f.shape) for end, f in zip(ends, fields, strict=True))

@@ -93,7 +93,7 @@ def compact_on_device(
         else:
             taken = {id(result.buffer) for result in out}
             leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
-        picked = 0
+        kept_count = 0
         for start in range(0, length, most):
             stop = min(start + most, length)
             parts = [_entries(leaf, start, stop) for leaf in leaves]
@@ -102,9 +102,11 @@ def compact_on_device(
             count = compacted.read_count(stop - start)
             for entries, result in zip(compacted.entries, out, strict=True):
                 nbytes = entry_bytes(result)
-                copy_elements(view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=picked * nbytes)
-            picked += count
-        return Compacted(out, upload_array(context, np.array([picked], np.uint32)), picked)
+                copy_elements(
+                    view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=kept_count * nbytes
+                )
+            kept_count += count
+        return Compacted(out, upload_array(context, np.array([kept_count], np.uint32)), kept_count)
 
 
 @dataclass(frozen=True)
@@ -144,18 +146,18 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
         none = upload_array(context, np.zeros(1, np.uint32))
         return Partitioned(leaves, leaves, none, none)
     counts = empty(context, (OTHERS_AT + 1,), np.uint32)
-    picked, others = counts._view_as((1,)), counts._view_as((1,), offset=4 * OTHERS_AT)
+    kept_count, others = counts._view_as((1,)), counts._view_as((1,), offset=4 * OTHERS_AT)
     moved = [leaf for leaf in leaves if entry_bytes(leaf)]
     if moved and _are_moved(context, moved, 3 * len(moved) + 4):
         halves = _partition_arrays(executor, moved, mask, counts)
         sides = halves[: len(moved)], halves[len(moved) :]
     else:
         indices = _partition_arrays(executor, [all_indices(context, length)], mask, counts)
-        numbers = zip(indices, (picked, others), strict=True)
+        numbers = zip(indices, (kept_count, others), strict=True)
         sides = tuple([gather_entries(context, leaf, index, count) for leaf in moved] for index, count in numbers)  # type: ignore[assignment]
     rest = [iter(side) for side in sides]
     entries, left = ([next(side) if entry_bytes(leaf) else leaf for leaf in leaves] for side in rest)
-    return Partitioned(entries, left, picked, others)
+    return Partitioned(entries, left, kept_count, others)
 
 
 def _partition_arrays(
@@ -213,8 +215,8 @@ def _compact_part(
     count = empty(context, (1,), np.uint32)
     if out is not None:
         out = [result for result, leaf in zip(out, leaves, strict=True) if entry_bytes(leaf)]
-    picked = iter(_pick_entries(executor, moved, mask, count, out))
-    return Compacted([next(picked) if entry_bytes(leaf) else leaf for leaf in leaves], count)
+    entries = iter(_pick_entries(executor, moved, mask, count, out))
+    return Compacted([next(entries) if entry_bytes(leaf) else leaf for leaf in leaves], count)
 
 
 def _count_entries(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
@@ -306,28 +308,28 @@ def gather_entries(
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
         arrays = (bindable(leaf), indices, count, target)
-        bound, held = [array._binding() for array in arrays], are_owned(*arrays)
+        bound, deferrable = [array._binding() for array in arrays], are_owned(*arrays)
         invocations = min(words, _MAX_GATHER_INVOCATIONS)
-        submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], held, unit=unit)
+        submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], deferrable, unit=unit)
         if out is not None and not direct:
             copy_elements(view_of(target, target.shape, target.dtype.itemsize), out)
     return target if out is None else out
 
 
-def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, length: int) -> DeviceArray:
-    """Return the indices of entries in an array of contiguous rows, given their places within the rows.
+def indices_of_rows(context: DeviceContext, indices_in_rows: DeviceArray, rows: int, length: int) -> DeviceArray:
+    """Return the indices of entries in an array of contiguous rows, given their indices within the rows.
 
     Args:
         context: the device.
-        places: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
+        indices_in_rows: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
         rows: the number of rows.
         length: the entries in a row.
     """
     size = rows * length
     with guarded(context), context.lock:
         indices = empty(context, (size,), np.uint32)
-        numbers, bound = [size, length, places.size], [places._binding(), indices._binding()]
-        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(places))
+        numbers, bound = [size, length, indices_in_rows.size], [indices_in_rows._binding(), indices._binding()]
+        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(indices_in_rows))
     return indices
 
 

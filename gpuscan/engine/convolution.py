@@ -70,8 +70,8 @@ def convolve(
             added._binding(),
             Binding(result.buffer, result.offset + start * size, round_up((stop - start) * size)),
         ]
-        kind = "f64" if size == 8 else "f32"
+        number_type = "f64" if size == 8 else "f32"
         with context.lock:
-            own, held = stop - start, are_owned(source)
-            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, own, own, held, number=kind)
+            own, deferrable = stop - start, are_owned(source)
+            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, own, own, deferrable, number=number_type)
     return result

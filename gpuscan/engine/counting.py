@@ -57,7 +57,7 @@ def _submit(
     bound: list[Binding] = [uniform_of(context, numbers), *(array._binding() for array in arrays)]
     stage = stage_dispatch(context, f"counting/{name}.wgsl", bound, workgroups, arrays[0].size, **values)
     steps: list[Step] = [*(Clear(array.buffer, array.offset, round_up(array.nbytes)) for array in clears), stage]
-    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+    context.submit(steps, sum(array.nbytes for array in arrays), deferrable=are_owned(*arrays))
 
 
 # ----- Counts
@@ -80,7 +80,7 @@ class Edges:
 
 
 def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArray]:
-    """Return how often each label below `bins` is there, and a verdict: the largest label, and 1 if one is negative.
+    """Return how often each label below `bins` is there, and flags: the largest label, and 1 if one is negative.
 
     Args:
         labels: integers or bools, one or more of them.
@@ -88,8 +88,8 @@ def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArr
     """
     context = labels._context
     with guarded(context), context.lock:
-        verdict = empty(context, (2,), np.uint32)
-        return _count(_check_bindable(labels, "counted"), bins, verdict), verdict
+        validation_flag = empty(context, (2,), np.uint32)
+        return _count(_check_bindable(labels, "counted"), bins, validation_flag), validation_flag
 
 
 def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
@@ -108,7 +108,9 @@ def _has_scale(floats: AnyArray) -> bool:
     return bool(floats[0] > 0)
 
 
-def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: Edges | None = None) -> DeviceArray:
+def _count(
+    values: DeviceArray, bins: int, validation_flag: DeviceArray | None, edges: Edges | None = None
+) -> DeviceArray:
     context, scalar = values._context, scalar_of(values.dtype)
     plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
     counts = empty(context, (bins,), np.uint32)
@@ -116,22 +118,22 @@ def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: E
     floats = [0, 0] if edges is None else words_of_floats(edges.floats)
     numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats]
     own: dict[str, object] = {"scalar": scalar, "edged": edges is not None, "cached": plan.cached, "uniform": uniform}
-    fourth = verdict if edges is None else edges.numbers
+    fourth = validation_flag if edges is None else edges.numbers
     assert fourth is not None
-    cleared = [counts] if verdict is None else [counts, verdict]
+    cleared = [counts] if validation_flag is None else [counts, validation_flag]
     parts = plan.divided
     if parts is None:
         own |= {"workgroup_size": plan.workgroup, "copies": plan.copies, "slots": plan.slots}
         _submit(context, "count", numbers, [values, counts, fourth], plan.workgroups, cleared, **own)
         return counts
-    places = empty(context, (parts.tiles * parts.tile // 2,), np.uint32)
-    stretches = empty(context, (parts.tiles * parts.parts,), np.uint32)
+    bin_offsets = empty(context, (parts.tiles * parts.tile // 2,), np.uint32)
+    ranges = empty(context, (parts.tiles * parts.parts,), np.uint32)
     totals = empty(context, (parts.parts,), np.uint32)
-    shared: dict[str, object] = {"parts": parts.parts, "part_bins": parts.part_bins}
-    own |= {"workgroup_size": parts.workgroup, "vectors": parts.vectors, "copies": parts.copies, **shared}
-    arrays = [values, places, fourth, stretches, totals]
+    part_values: dict[str, object] = {"parts": parts.parts, "part_bins": parts.part_bins}
+    own |= {"workgroup_size": parts.workgroup, "vectors": parts.vectors, "copies": parts.copies, **part_values}
+    arrays = [values, bin_offsets, fourth, ranges, totals]
     _submit(context, "divide_bins", numbers, arrays, parts.tiles, [*cleared, totals], **own)
-    shared |= {
+    part_values |= {
         "workgroup_size": parts.counting_workgroup,
         "lanes": parts.lanes,
         "tile": parts.tile,
@@ -139,7 +141,7 @@ def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: E
     }
     unit = -(-values.size // (parts.workgroups - parts.parts))
     numbers = [parts.tiles, bins, unit]
-    _submit(context, "count_parts", numbers, [places, stretches, totals, counts], parts.workgroups, **shared)
+    _submit(context, "count_parts", numbers, [bin_offsets, ranges, totals, counts], parts.workgroups, **part_values)
     return counts
 
 
@@ -159,7 +161,7 @@ def search(
         ordered: (n,): keys in the order of a sort.
         searched: keys of the same dtype, in any order and shape; or a number n, for the numbers from 0 to n - 1 as
             uint32.
-        right: True for the place after equal keys, False for the place before them.
+        right: True for the index after equal keys, False for the index before them.
         length: the number of sorted keys, as one word on the device; without it they all count.
 
     Raises:
@@ -169,15 +171,17 @@ def search(
     own = isinstance(searched, int)
     shape = (searched,) if isinstance(searched, int) else searched.shape
     with guarded(context), context.lock:
-        places = empty(context, shape, np.uint32)
-        if not places.size:
-            return places
+        indices = empty(context, shape, np.uint32)
+        if not indices.size:
+            return indices
         if not ordered.size:
-            context.submit([Clear(places.buffer, places.offset, round_up(places.nbytes))], places.nbytes, held=True)
-            return places
+            context.submit(
+                [Clear(indices.buffer, indices.offset, round_up(indices.nbytes))], indices.nbytes, deferrable=True
+            )
+            return indices
         h = counting_heuristics_for(context.capabilities.adapter_type)
         # A binding has one word or more.
-        arrays = [_check_bindable(ordered, "searched"), _check_bindable(places, "searched")]
+        arrays = [_check_bindable(ordered, "searched"), _check_bindable(indices, "searched")]
         if isinstance(searched, DeviceArray):
             arrays.append(_check_bindable(searched, "searched"))
         if length is not None:
@@ -193,10 +197,10 @@ def search(
             "counted": length is not None,
             "own": own,
         }
-        workgroups = -(-places.size // (workgroup * h.search_items))
-        _submit(context, "search", [places.size, ordered.size], arrays, workgroups, **values)
+        workgroups = -(-indices.size // (workgroup * h.search_items))
+        _submit(context, "search", [indices.size, ordered.size], arrays, workgroups, **values)
         context.check_if_many()
-        return places
+        return indices
 
 
 # ----- Selections
@@ -205,7 +209,7 @@ def search(
 def select(
     keys: DeviceArray, rows: int, kept: int, plan: SelectPlan, *, descending: bool
 ) -> tuple[DeviceArray, DeviceArray]:
-    """Return the first keys of each row in the order of a sort, and their places, both in the order of the places.
+    """Return the first keys of each row in the order of a sort, and their indices, both in the order of the indices.
 
     Args:
         keys: the keys, row by row. Each row has one key or more.
@@ -215,7 +219,7 @@ def select(
         descending: True if the greatest key comes first.
 
     Returns:
-        The keys, as one or two words each, and the places in their rows, as uint32: (rows * kept).
+        The keys, as one or two words each, and the indices in their rows, as uint32: (rows * kept).
 
     Raises:
         DeviceMemoryError: the keys exceed a binding.
@@ -228,22 +232,22 @@ def select(
         bounds = empty(context, (rows,), np.uint32)
         candidates: list[DeviceArray] = []
         bounded = len(plan.rounds) > 1
-        for number, each in enumerate((*plan.sample, *plan.rounds)):
-            first, final = number in (0, len(plan.sample)), each is plan.rounds[-1]
+        for number, selection in enumerate((*plan.sample, *plan.rounds)):
+            first, final = number in (0, len(plan.sample)), selection is plan.rounds[-1]
             candidates = [] if first else candidates
-            places = empty(context, (rows * each.tiles * kept,), np.uint32)
-            arrays = [bound, places, *candidates, *([bounds] if bounded else []), *([selected] if final else [])]
+            key_indices = empty(context, (rows * selection.tiles * kept,), np.uint32)
+            arrays = [bound, key_indices, *candidates, *([bounds] if bounded else []), *([selected] if final else [])]
             values = {
                 "scalar": scalar,
                 "descending": descending,
                 "workgroup_size": plan.workgroup,
-                "items": each.items,
+                "items": selection.items,
                 "first": first,
                 "bounded": bounded,
                 "final": final,
             }
-            numbers = [rows, each.length, each.tiles, kept, row_length, each.stride]
+            numbers = [rows, selection.length, selection.tiles, kept, row_length, selection.stride]
             cleared = [bounds] if bounded and number == 0 else []
-            _submit(context, "select", numbers, arrays, rows * each.tiles, cleared, **values)
-            candidates = [places]
+            _submit(context, "select", numbers, arrays, rows * selection.tiles, cleared, **values)
+            candidates = [key_indices]
         return selected, candidates[0]

@@ -24,7 +24,7 @@ from gpuscan.engine.element_copy import (
     copy_view,
     duplicate,
     flip_view,
-    stretch_of,
+    slice_axis,
     transpose_view,
     view_of,
     write_elements,
@@ -55,7 +55,13 @@ from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, make_packed_element, pack_problem, places
+from gpuscan.problem.packed_fields import (
+    STORAGE_LIMIT,
+    binds_too_many,
+    carrier_offsets,
+    make_packed_element,
+    pack_problem,
+)
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
 
@@ -134,11 +140,11 @@ def scan_device(
                 vectors = vectors_in(dense.results, whole.results_shape, problem.inner)
                 scan_device(executor, whole, strategy, out=vectors, **options)
             return results
-        kind = None if options else problem.layout_kind
-        if kind is not None:
+        layout_key = None if options else problem.layout_key
+        if layout_key is not None:
             compares = problem.heads is not None and can_compare(problem.heads, results)
-            kind = (kind, problem.keep_last_only, problem.lists_runs, compares, "on device")
-        layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
+            layout_key = (layout_key, problem.keep_last_only, problem.lists_runs, compares, "on device")
+        layout = executor.planner.layout(layout_key, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(call, layout)
             return results
@@ -151,7 +157,10 @@ def scan_device(
 def _in_c_order(call: _Call) -> Iterator[_Call]:
     """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
     leaves = [contiguous(leaf) for leaf in call.leaves]
-    targets = [each if each.is_contiguous else empty(each._context, each.shape, each.dtype) for each in call.results]
+    targets = [
+        result if result.is_contiguous else empty(result._context, result.shape, result.dtype)
+        for result in call.results
+    ]
     yield replace(call, leaves=leaves, results=targets)
     _write_results(targets, call.results)
 
@@ -193,8 +202,8 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
             if id(leaf.buffer) in taken or not (view or leaf.is_contiguous):
                 inputs[i], read[i] = duplicate(leaf), None
         targets = [
-            each if view or each.is_contiguous else empty(context, each.shape, each.dtype)
-            for each, view in zip(results, written, strict=True)
+            array if view or array.is_contiguous else empty(context, array.shape, array.dtype)
+            for array, view in zip(results, written, strict=True)
         ]
     sources = [DeviceSource(leaf, f, spec.inner, view) for leaf, f, view in zip(inputs, fields, read, strict=True)]
     kinds = tuple(view.kind if view else "" for view in (*read, *written))
@@ -211,7 +220,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         placement=placement,
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
-        kind=problem.kind,
+        kind=problem.cache_key,
     )
     for _ in executor.run(job, layout.parts):
         pass
@@ -265,7 +274,7 @@ def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     offsets, count = heads.cut.array, heads.segments
     if not isinstance(offsets, DeviceArray):
         offsets = upload_array(executor.context, offsets, np.uint32)
-    ends = (stretch_of(offsets, 0, 0, count), stretch_of(offsets, 0, 1, count + 1))
+    ends = (slice_axis(offsets, 0, 0, count), slice_axis(offsets, 0, 1, count + 1))
     problem = find_or_make_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
     (ranks,) = scan_device(executor, problem)
     return ranks
@@ -300,7 +309,7 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         count=call.count,
         options=options,
         plans=None if options else layout.plans,
-        kind=problem.kind,
+        kind=problem.cache_key,
     )
     for _ in executor.run(job, parts):
         pass
@@ -315,9 +324,9 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
         assert isinstance(heads.cut, Keys)
         return ComparedKeys(heads.cut.array)
     bits = None
-    if one_part and problem.kind is not None:
+    if one_part and problem.cache_key is not None:
         bits = executor.kept_arrays.get(
-            problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns)
+            problem.cache_key, "heads", lambda: segment_heads(context, heads, in_columns=in_columns)
         )
     return MarkedHeads(context, heads, in_columns, bits)
 
@@ -405,7 +414,7 @@ def pack_device_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[
     context = leaves[0]._context
     carriers = make_packed_element(problem.source).fields
     arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
-    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
+    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, carrier_offsets(problem.source), strict=True):
         copy_elements(
             view_of(leaf, (problem.size,), f.storage_bytes),
             arrays[carrier],
@@ -420,6 +429,6 @@ def unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[De
     """Copy the fields of a packed problem's results to arrays of their own."""
     fields, carriers = problem.destination.fields, make_packed_element(problem.destination).fields
     count = math.prod(problem.results_shape)
-    for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
+    for result, f, (carrier, start) in zip(results, fields, carrier_offsets(problem.destination), strict=True):
         view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

@@ -11,7 +11,7 @@ from gpuscan.device import disk_cache
 from gpuscan.device.tile_cache import key_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.planning.transfer_heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 from gpuscan.problem.problem import make_problem
 
 FOLDER = "speeds"
@@ -25,13 +25,13 @@ def relative_speeds(executors: Sequence[Executor]) -> list[int]:
 
     Speeds are measured once and kept on disk, since the order of combination depends on them.
     """
-    kinds = [key_of(executor.context.capabilities) for executor in executors]
-    if all(kind == kinds[0] for kind in kinds):
+    keys = [key_of(executor.context.capabilities) for executor in executors]
+    if all(key == keys[0] for key in keys):
         return [1] * len(executors)
     speeds = [_speed(executor) for executor in executors]
     slowest = min(speeds)
     ratios = [round(np.log2(speed / slowest)) for speed in speeds]
-    return [min(1 << int(ratio), TEAMS.max_speed_ratio) for ratio in ratios]
+    return [min(1 << int(ratio), DEVICE_GROUPS.max_speed_ratio) for ratio in ratios]
 
 
 def _speed(executor: Executor) -> float:
@@ -43,7 +43,7 @@ def _speed(executor: Executor) -> float:
     if isinstance(kept, float) and _PLAUSIBLE[0] <= kept <= _PLAUSIBLE[1]:
         executor.speed = kept
         return kept
-    sample = np.ones(TEAMS.speed_sample_bytes // 4, np.uint32)
+    sample = np.ones(DEVICE_GROUPS.speed_sample_bytes // 4, np.uint32)
     seconds = []
     for _ in range(3):
         started = time.perf_counter()

@@ -110,8 +110,8 @@ def elements_of(array: DeviceArray) -> StridedView:
     return StridedView(array, 0, array.shape, array.strides, array.dtype.itemsize)
 
 
-def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArray:
-    """Return the view of an array between two places of an axis."""
+def slice_axis(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArray:
+    """Return the view of an array between two indices of an axis."""
     shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
     strides = array.strides
     return array._view_at(shape, strides, low * strides[axis])
@@ -198,7 +198,7 @@ def copy_elements(
             view.array._check()
             result._check()
             step = Copy(view.array.buffer, view.start, result.buffer, start, view.nbytes)
-            context.submit([step], view.nbytes, held=are_owned(view.array, result))
+            context.submit([step], view.nbytes, deferrable=are_owned(view.array, result))
             return
         view.array._check("STORAGE")
         result._check("STORAGE")
@@ -220,8 +220,8 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     contiguous = run == pitch or run == view.nbytes
     rows_apart = () if contiguous else (run, pitch)
     unit = reveal(gcd(4, view.element_bytes, view.start, start, *rows_apart, *(stride for _, stride in axes)))
-    source, source_base = bind_stretch(context, view.array, low, high)
-    destination, base = bind_stretch(context, result, start, end)
+    source, source_base = bind_range(context, view.array, low, high)
+    destination, base = bind_range(context, result, start, end)
     limit = context.binding_limit
     if max(source.size or 0, destination.size or 0) > limit or view.nbytes // unit > _MAX_UNITS:
         _copy_in_halves(view, result, start, run, pitch)
@@ -252,8 +252,8 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     ]
     values = {"words": WORDS, "unit": unit, "rank": len(sizes), "contiguous": contiguous}
     elements, invocations = view.nbytes // view.element_bytes, -(-words // WORDS)
-    bound, held = [source, destination], are_owned(view.array, result)
-    submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, held, **values)
+    bound, deferrable = [source, destination], are_owned(view.array, result)
+    submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, deferrable, **values)
 
 
 def _copy_by_tiles(
@@ -291,8 +291,8 @@ def _copy_by_tiles(
     bindings = [context.uniform(words), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     stage = stage_dispatch(context, "arrays/copy_tiles.wgsl", bindings, tiles, elements, **values)
-    held = are_owned(source.array, target.array)
-    context.submit([stage], sum(part.size or 0 for part in bound), held=held)
+    deferrable = are_owned(source.array, target.array)
+    context.submit([stage], sum(part.size or 0 for part in bound), deferrable=deferrable)
     return True
 
 
@@ -305,10 +305,10 @@ def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int
             f"bytes does not fit the {limit} bytes that it binds. Copy on the CPU: array.numpy()"
         )
     contiguous = run == pitch or run == view.nbytes
-    places = {} if contiguous else {"run": run, "pitch": pitch}
+    layout = {} if contiguous else {"run": run, "pitch": pitch}
     row = replace(view, shape=shape[1:], strides=view.strides[1:])
     if shape[0] == 1:
-        copy_elements(row, result, offset=offset, **places)
+        copy_elements(row, result, offset=offset, **layout)
         return
     if len(shape) == 2 and (contiguous or run == row.nbytes) and (shape[1] - 1) * abs(view.strides[1]) > limit // 2:
         middle = shape[1] // 2
@@ -322,9 +322,9 @@ def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int
     rows = 1 if contiguous else run // gcd(run, row.nbytes)
     middle = shape[0] // 2 // rows * rows
     first, second = view.rows(0, middle), view.rows(middle, shape[0])
-    copy_elements(first, result, offset=offset, **places)
+    copy_elements(first, result, offset=offset, **layout)
     taken = first.nbytes if contiguous else first.nbytes // run * pitch
-    copy_elements(second, result, offset=offset + taken, **places)
+    copy_elements(second, result, offset=offset + taken, **layout)
 
 
 def scatter(source: StridedView, target: StridedView) -> None:
@@ -335,9 +335,7 @@ def scatter(source: StridedView, target: StridedView) -> None:
     axes = join_axes(source.shape, source.strides, target.strides)
     distances = [step for _, *steps in axes for step in steps]
     unit = reveal(gcd(4, source.element_bytes, source.start, target.start, *distances))
-    (bound, base), (result, result_base) = (
-        bind_stretch(context, view.array, *view.extent) for view in (source, target)
-    )
+    (bound, base), (result, result_base) = (bind_range(context, view.array, *view.extent) for view in (source, target))
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
         for half, half_target in _halves(source, target):
@@ -354,9 +352,11 @@ def scatter(source: StridedView, target: StridedView) -> None:
     numbers = [*starts, units, 0, *(number for axis in sizes for number in axis)]
     values = {"steps": WORDS, "unit": unit, "rank": len(sizes)}
     elements, invocations = units * unit // source.element_bytes, -(-units // WORDS)
-    held = are_owned(source.array, target.array)
+    deferrable = are_owned(source.array, target.array)
     bindings = [bound, result]
-    submit_stage(context, "arrays/scatter_elements.wgsl", numbers, bindings, invocations, elements, held, **values)
+    submit_stage(
+        context, "arrays/scatter_elements.wgsl", numbers, bindings, invocations, elements, deferrable, **values
+    )
 
 
 def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView, StridedView]]:
@@ -376,7 +376,7 @@ def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView,
     ]
 
 
-def bind_stretch(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
+def bind_range(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
     """Return the binding of the buffer's bytes from `low` to `high`, and the byte where it begins."""
     base = low // context.offset_alignment * context.offset_alignment
     return Binding(array.buffer, base, round_up(high - base)), base

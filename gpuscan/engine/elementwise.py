@@ -98,11 +98,15 @@ def map_elements(
         code, used = elementwise_code(function, context.capabilities.native_int64)
         _check_count(context, len(used), len(fields))
         views = [broadcast(sources[index], shape) for index in used]
-        targets = [each if _is_direct(each, views) else empty(context, each.shape, each.dtype) for each in results]
-        aliases = [next((i for i, each in enumerate(targets) if each.buffer is view.buffer), None) for view in views]
-        known = context.capabilities
+        targets = [
+            target if _is_direct(target, views) else empty(context, target.shape, target.dtype) for target in results
+        ]
+        aliases = [
+            next((i for i, target in enumerate(targets) if target.buffer is view.buffer), None) for view in views
+        ]
+        capabilities = context.capabilities
         text = ElementwiseText(
-            code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
+            code, function.source, used, 1, capabilities.native_int64, capabilities.packs_halves, tuple(aliases), ()
         )
         run = _join_run_axes(context, _Run(text, views, (), targets, aliases), shape)
         for start, count in spans(prod(shape), _piece_length(context, run, prod(shape))):
@@ -232,5 +236,5 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}
     invocations = -(-count // (_STEPS * run.text.chunk))
-    held = are_owned(*run.sources, *run.results)
-    submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, held, **values)
+    deferrable = are_owned(*run.sources, *run.results)
+    submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, deferrable, **values)

@@ -109,16 +109,16 @@ class HostSlabs:
         return None
 
     def fill(self, part: Part, memory: Bytes) -> None:
-        for stretch, place in self._stretches(part, memory):
-            copy(place, stretch)
+        for array_part, memory_part in self._find_parts(part, memory):
+            copy(memory_part, array_part)
         release_pages(self._array)
 
     def write_back(self, part: Part, memory: Bytes) -> None:
-        for stretch, place in self._stretches(part, memory):
-            copy(stretch, place)
+        for array_part, memory_part in self._find_parts(part, memory):
+            copy(array_part, memory_part)
         release_pages(self._array)
 
-    def _stretches(self, part: Part, memory: Bytes) -> list[tuple[AnyArray, AnyArray]]:
+    def _find_parts(self, part: Part, memory: Bytes) -> list[tuple[AnyArray, AnyArray]]:
         """Return parts of the array, and the parts of the memory that they correspond to, in one shape each."""
         assert part.outer is not None
         assert part.columns is not None
@@ -134,13 +134,13 @@ class HostSlabs:
             # Threads share the copy along the first axis, so a lone matrix is copied by its rows.
             return [(matrices[0], slab[0])] if len(slab) == 1 else [(matrices, slab)]
         lead, tail = shape[:axis], shape[axis + 1 :]
-        stretches = []
+        parts = []
         for number, outer in enumerate(range(part.outer.start, part.outer.stop)):
             matrix = self._array[np.unravel_index(outer, lead)] if lead else self._array
             for column in range(columns):
                 index = np.unravel_index(part.columns.start + column, tail) if tail else ()
-                stretches.append((matrix[(slice(None), *index)], slab[number, :, column]))
-        return stretches
+                parts.append((matrix[(slice(None), *index)], slab[number, :, column]))
+        return parts
 
 
 # ----- Device arrays
@@ -268,14 +268,14 @@ def _as_array(view: StridedView, field: Field) -> DeviceArray:
 class StridedRows:
     """The elements of an array of any memory order: row after row, each along the scanned axis.
 
-    Stretches are read and written without a copy of the whole. The pages of a memory-mapped file are released after
-    each stretch, so that a file may be larger than memory.
+    Ranges are read and written without a copy of the whole. The pages of a memory-mapped file are released after
+    each range, so that a file may be larger than memory.
 
     Args:
         array: the array (*shape, *element shape).
         shape: the lengths of its axes, without the axes of the element.
         axis: the scanned axis.
-        dtype: the dtype in which stretches are read and written.
+        dtype: the dtype in which ranges are read and written.
     """
 
     def __init__(self, array: AnyArray, shape: tuple[int, ...], axis: int, dtype: AnyDType) -> None:
@@ -294,13 +294,13 @@ class StridedRows:
         self._element_bytes = prod(self._element) * dtype.itemsize
 
     def contiguous(self, start: int, count: int) -> Bytes | None:
-        """Return the bytes of a stretch as a view, or None if they are not neighbours in memory."""
+        """Return the bytes of a range as a view, or None if they are not neighbours in memory."""
         flat = self._flat
         if flat is None or not flat.flags.c_contiguous or self._map is not None or flat.dtype != self._dtype:
             return None
         size = self._element_bytes
-        stretch: Bytes = flat.reshape(-1).view(np.uint8)[start * size : (start + count) * size]
-        return stretch
+        view: Bytes = flat.reshape(-1).view(np.uint8)[start * size : (start + count) * size]
+        return view
 
     def read(self, start: int, into: Bytes) -> None:
         """Copy the elements from `start` on that fill `into`."""
@@ -308,10 +308,10 @@ class StridedRows:
         if self._flat is not None:
             copy(target, self._flat[start : start + len(target)])
         else:
-            for index, stretch, place in self._stretches(start, len(target)):
+            for index, row_slice, target_slice in self._find_parts(start, len(target)):
                 source = self._rows[index]
-                part = source[stretch] if stretch is not None else source.reshape(-1, *self._element)
-                copy(target[place], part)
+                part = source[row_slice] if row_slice is not None else source.reshape(-1, *self._element)
+                copy(target[target_slice], part)
         self._release()
 
     def write(self, start: int, data: Bytes) -> None:
@@ -320,17 +320,17 @@ class StridedRows:
         if self._flat is not None:
             copy(self._flat[start : start + len(source)], source)
         else:
-            for index, stretch, place in self._stretches(start, len(source)):
-                if stretch is None:
-                    self._rows[index] = source[place].reshape(-1, self._row_length, *self._element)
+            for index, row_slice, source_slice in self._find_parts(start, len(source)):
+                if row_slice is None:
+                    self._rows[index] = source[source_slice].reshape(-1, self._row_length, *self._element)
                 else:
-                    self._rows[index][stretch] = source[place]
+                    self._rows[index][row_slice] = source[source_slice]
         self._release()
 
-    def _stretches(
+    def _find_parts(
         self, start: int, count: int
     ) -> Iterator[tuple[tuple[AnyArray | np.intp, ...], slice | None, slice]]:
-        """Yield parts of rows: the rows' index, the part of a row (None for whole rows), and their place from 0 on."""
+        """Yield parts of rows: the rows' index, the part of a row (None for whole rows), and their slice from 0 on."""
         length, at = self._row_length, start
         index: tuple[AnyArray | np.intp, ...]
         while at < start + count:
@@ -338,12 +338,12 @@ class StridedRows:
             whole = (start + count - at) // length
             if first == 0 and whole:
                 index = np.unravel_index(np.arange(row, row + whole), self._others)
-                taken, stretch = whole * length, None
+                taken, row_slice = whole * length, None
             else:
                 index = np.unravel_index(row, self._others)
                 taken = min(length - first, start + count - at)
-                stretch = slice(first, first + taken)
-            yield index, stretch, slice(at - start, at - start + taken)
+                row_slice = slice(first, first + taken)
+            yield index, row_slice, slice(at - start, at - start + taken)
             at += taken
 
     def _release(self) -> None:

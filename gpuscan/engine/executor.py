@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.steps import Binding
@@ -29,7 +29,7 @@ from gpuscan.engine.endpoints import DeviceSink, DeviceSource
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.record import Buffers, are_owned, place_of, steps_of_plan
+from gpuscan.engine.record import Buffers, are_owned, find_piece_position, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.planning.plan import choose_tile, plan_scan
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -77,7 +77,7 @@ class Executor:
         context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job, self.kept_arrays)
+        shared_buffers = SharedBuffers(context, job, self.kept_arrays)
         write_backs = WriteBacks()
         clean = waits = False
 
@@ -93,28 +93,28 @@ class Executor:
             for number, part in enumerate(parts):
                 # The results of a part that is done are written while this one is filled.
                 while in_flight and (len(in_flight) == TRANSFERS.parts_in_flight or in_flight[0].is_ready()):
-                    self._land(job, shared, in_flight, write_backs)
+                    self._land(job, shared_buffers, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back)
                 buffers = None
                 # To read results, or a report that may tell of a failure.
-                if shared.has_host_arrays or self.needs_report(self._plan_of(job, part)):
+                if shared_buffers.has_host_arrays or self.needs_report(self._plan_of(job, part)):
                     waits = True
                     if not idle:
                         taken.append(self._buffers(job, part))
                         idle.append(taken[-1])
                     buffers = idle.pop()
                 flight = Flight(number, part, buffers)
-                self._launch(job, shared, flight)
+                self._launch(job, shared_buffers, flight)
                 in_flight.append(flight)
             while in_flight:
-                self._land(job, shared, in_flight, write_backs)
+                self._land(job, shared_buffers, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back if in_flight else 0)
             clean = True
         finally:
             write_backs.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        if waits and context.runs.verdicts:
+        if waits and context.runs.validation_flags:
             context.check()
         else:
             context.check_if_many()
@@ -143,12 +143,16 @@ class Executor:
 
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
-        inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
-        outputs = [part.results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
+        inputs = [
+            part.length * endpoint.element_bytes for endpoint in job.sources if not isinstance(endpoint, DeviceSource)
+        ]
+        outputs = [
+            part.results * endpoint.element_bytes for endpoint in job.sinks if not isinstance(endpoint, DeviceSink)
+        ]
         heads = 0 if job.heads is None else job.heads.upload_bytes(part)
         return PartBuffers(self.context, inputs, outputs, heads)
 
-    def _launch(self, job: Job, shared: SharedBuffers, flight: Flight) -> None:
+    def _launch(self, job: Job, shared_buffers: SharedBuffers, flight: Flight) -> None:
         """Upload the part, record its run, and submit it."""
         context, part, buffers = self.context, flight.part, flight.buffers
         plan = self._plan_of(job, part)
@@ -162,22 +166,24 @@ class Executor:
             bound = Buffers(
                 sources,
                 destinations,
-                shared.seeds(part, kept),
-                shared.carry(flight.number) if part.spec.carried else None,
-                shared.carry(flight.number + 1) if part.spec.carry_out else None,
+                shared_buffers.seeds(part, kept),
+                shared_buffers.carry(flight.number) if part.spec.carried else None,
+                shared_buffers.carry(flight.number + 1) if part.spec.carry_out else None,
                 None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count._binding(),
-                shared.captured,
-                shared.views,
+                shared_buffers.captured,
+                shared_buffers.views,
             )
-            place = place_of(part.start, part.spec.row_length) if part.start and not part.is_slab else None
+            position = (
+                find_piece_position(part.start, part.spec.row_length) if part.start and not part.is_slab else None
+            )
             # Pieces of a segmented reduction store into one array.
             clear = part.is_slab or part.start == 0 or not part.spec.reduces_segments
-            run, steps = steps_of_plan(context, plan, bound, place=place, clear=clear)
+            run, steps = steps_of_plan(context, plan, bound, piece_position=position, clear=clear)
             flight.run = run
             if buffers is None:
-                nbytes = sum(each.size or 0 for each in sources)
-                context.submit(steps, nbytes, held=are_owned(*shared.arrays))
+                nbytes = sum(memory.size or 0 for memory in sources)
+                context.submit(steps, nbytes, deferrable=are_owned(*shared_buffers.arrays))
                 if plan.posts:
                     context.read_report_later(run, plan.min_timeout_seconds)
             else:
@@ -186,8 +192,8 @@ class Executor:
                 encode(context, encoder, steps)
                 buffers.record_readback(encoder, run.state, read_sizes)
                 context.queue.submit(encoder)
-            for sink, each in temporaries:
-                sink.finish(part, each)
+            for sink, memory in temporaries:
+                sink.finish(part, memory)
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
@@ -240,7 +246,7 @@ class Executor:
             bindings.append(binding)
         return bindings, sizes, temporaries
 
-    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], write_backs: WriteBacks) -> None:
+    def _land(self, job: Job, shared_buffers: SharedBuffers, in_flight: deque[Flight], write_backs: WriteBacks) -> None:
         """Wait for the oldest part and begin to write it back; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
@@ -260,7 +266,7 @@ class Executor:
             pending[:] = [run for run in pending if not any(run is again for again in failed)]
             self._react(job, flight.run, outcome)
             for again in in_flight:
-                self._launch(job, shared, again)
+                self._launch(job, shared_buffers, again)
         in_flight.popleft()
         write_backs.begin(
             flight, lambda: self._write_back(job, flight), alone=flight.part.last or not job.writes_back_apart
@@ -351,7 +357,7 @@ class WriteBacks:
         else:
             # The thread keeps what it called for a moment after the result is set, so it must not keep the part alive.
             todo = [write_back]
-            with interrupts_held():
+            with defer_interrupts():
                 self._under_way.append((flight, start_call(_threads(), lambda: todo.pop()())))
 
     def await_flights(self, most: int) -> Iterator[Flight]:
@@ -434,19 +440,19 @@ class Planner:
         reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
         return plan_scan(spec, self._context.capabilities, "three_dispatch", reason, **options)
 
-    def layout(self, kind: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
+    def layout(self, layout_key: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
         """Return how scans of a kind are cut and planned, from an earlier call where there was one.
 
         Args:
-            kind: `Problem.kind`, and everything else that decides the layout; None to keep nothing.
+            kind: `Problem.cache_key`, and everything else that decides the layout; None to keep nothing.
             strategy: as in `gpuscan.scan`.
             make: makes the layout.
         """
-        if kind is None:
+        if layout_key is None:
             return make()
         context = self._context
         context.take_strategies_back()
-        key = (kind, *strategy_key(strategy))
+        key = (layout_key, *strategy_key(strategy))
         with context.lock:
             layout = self._layouts.find(key)
             if layout is None or layout.capabilities is not context.capabilities:

@@ -50,8 +50,8 @@ def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
             problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False)
             ends += scan_device(executor, problem.as_reduction())
         size = flat.dtype.itemsize
-        stretches = [(end.buffer, end.offset, size) for end in ends]
-        least, largest = (int(content.view(flat.dtype)[0]) for content in context.read_and_check(*stretches))
+        byte_ranges = [(end.buffer, end.offset, size) for end in ends]
+        least, largest = (int(content.view(flat.dtype)[0]) for content in context.read_and_check(*byte_ranges))
         return (least, largest) if labels.dtype != np.bool_ else (0, min(1, largest))
 
 
@@ -135,5 +135,5 @@ def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
     workgroups = -(-labels.size // WORKGROUP_SIZE)
     stage = stage_dispatch(context, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
     clear = Clear(marks.buffer, 0, marks._buffer_bytes)
-    context.submit([clear, stage], labels.nbytes + marks.nbytes, held=are_owned(source))
+    context.submit([clear, stage], labels.nbytes + marks.nbytes, deferrable=are_owned(source))
     return marks

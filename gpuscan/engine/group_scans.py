@@ -33,7 +33,7 @@ from gpuscan.engine.group_tables import (
 from gpuscan.engine.groups import SortedLabels, mark_missing, scan_in_order, search_missing, sort_into
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import prepare_problem
-from gpuscan.engine.record import are_owned, new_verdict, stage_dispatch, uniform_of
+from gpuscan.engine.record import are_owned, new_validation_flag, stage_dispatch, uniform_of
 from gpuscan.engine.sorting import partition, plan_partition
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from gpuscan.planning.spec import scan_spec
@@ -153,8 +153,8 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
     by_buckets = None
     if sizes in ([4], [8]) and labels.dtype.itemsize > 2:
         by_buckets = plan_partition(context, labels.dtype, length, sizes[0] // 4)
-    kind = scalar_of(labels.dtype)
-    plan = plan_uncounted(spec, kind, context.capabilities, partitions=by_buckets is not None)
+    label_type = scalar_of(labels.dtype)
+    plan = plan_uncounted(spec, label_type, context.capabilities, partitions=by_buckets is not None)
     if plan is None:
         return None
     return UncountedLabels(in_rows, labels, spec, plan, by_buckets if plan.max_partitioned else None)
@@ -204,9 +204,9 @@ def _run_stages(
         steps.append(Clear(table.buffer, 0, 4 * plan.cleared_words))
     steps += clear_shared(plan.kernels[-1], results)
     arrays = (*leaves, *results, labels)
-    nbytes, held = sum(array.nbytes for array in arrays), are_owned(*arrays)
+    nbytes, deferrable = sum(array.nbytes for array in arrays), are_owned(*arrays)
     steps += _dispatches(executor, groups, plan.kernels, [bound] * 3, choice, 0)
-    context.submit(steps, nbytes, held=held)
+    context.submit(steps, nbytes, deferrable=deferrable)
     if groups.partition is not None:
         words = leaves[0]._view_as((problem.size,), f"u{problem.source.fields[0].storage_bytes}")
         step = Binding(choice.buffer, 4 * _STEP, 4 * _STEP_WORDS * groups.partition.digits)
@@ -217,7 +217,7 @@ def _run_stages(
         last = bound | {"moves": moved.destinations._binding()}
         arrays_of_stages = [in_order, carrying, in_order, last]
         steps = _dispatches(executor, groups, plan.partitioned, arrays_of_stages, choice, _PARTITIONED)
-        context.submit(steps, nbytes, held=held)
+        context.submit(steps, nbytes, deferrable=deferrable)
     context.check_if_many()
     # The pool has their memory again once nothing refers to them.
     del kept
@@ -230,19 +230,19 @@ def _dispatches(
     kernels: Sequence[GroupKernel],
     bound: Sequence[dict[str, Binding]],
     choice: DeviceArray,
-    place: int,
+    first_word: int,
 ) -> list[Step]:
-    """Return the stages of a table, with parameters from a place of what the GPU chose on."""
-    params = Binding(choice.buffer, 4 * place, 4 * _PARAM_WORDS)
+    """Return the stages of a table, with parameters from a word of what the GPU chose on."""
+    params = Binding(choice.buffer, 4 * first_word, 4 * _PARAM_WORDS)
     return [
         dispatch_kernel(executor.context, kernel, params, arrays, groups.plan.workgroups(kernel), groups.spec.length)
         for kernel, arrays in zip(kernels, bound, strict=True)
     ]
 
 
-def _switch(choice: DeviceArray, place: int) -> Binding:
+def _switch(choice: DeviceArray, first_word: int) -> Binding:
     """Return the switch that turns stages off if a word of what the GPU chose is not 0."""
-    return Binding(choice.buffer, 4 * place, 16)
+    return Binding(choice.buffer, 4 * first_word, 16)
 
 
 def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, choice: DeviceArray) -> None:
@@ -252,13 +252,13 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
     partition = groups.partition
     numbers = [
         *(plan.row_length, plan.rows, plan.row_length if labels.ndim > 1 else 0, plan.unit),
-        *(plan.carries, plan.wanted_carries, plan.stretches, plan.least_stretches, plan.max_stretch),
+        *(plan.carries, plan.wanted_carries, plan.sections, plan.least_sections, plan.max_section_length),
         *(plan.max_labels, plan.max_partitioned, 0 if partition is None else partition.tiles_per_row),
     ]
     bound = [uniform_of(context, numbers), largest._binding(), choice._binding()]
     error = missing_error(groups.problem) if may_be_missing(labels) else None
     if error is not None:
-        bound.append(new_verdict(context, 1, _error_if_any, (error,))._binding())
+        bound.append(new_validation_flag(context, 1, _error_if_any, (error,))._binding())
     stage = stage_dispatch(
         context,
         "groups/choose_table.wgsl",
@@ -269,7 +269,7 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
         radix_bits=8 if partition is None else partition.radix_bits,
         checked=error is not None,
     )
-    context.submit([stage], 4, held=True)
+    context.submit([stage], 4, deferrable=True)
 
 
 def _error_if_any(error: Exception, words: list[int]) -> Exception | None:

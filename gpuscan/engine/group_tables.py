@@ -18,7 +18,7 @@ from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import prepare_problem
-from gpuscan.engine.record import are_owned, new_verdict, uniform_of
+from gpuscan.engine.record import are_owned, new_validation_flag, uniform_of
 from gpuscan.operators.parameter_array import combine_arrays
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
@@ -152,7 +152,7 @@ class GroupOptions(TypedDict, total=False):
 
     reduces: bool
     subgroups: bool | None
-    stretch: int | None
+    section_length: int | None
     in_table: bool | None
 
 
@@ -209,10 +209,10 @@ def scan_by_table(
 def in_shape(problem: Problem, results: Sequence[DeviceArray]) -> list[DeviceArray]:
     """Return the results of a scan, which are there row by row, in the shape of the array."""
     return [
-        transpose_elements(each, problem.inner, problem.row_length, f.storage_bytes)._view_as(
+        transpose_elements(result, problem.inner, problem.row_length, f.storage_bytes)._view_as(
             (*problem.shape, *f.shape)
         )
-        for each, f in zip(results, problem.destination.fields, strict=True)
+        for result, f in zip(results, problem.destination.fields, strict=True)
     ]
 
 
@@ -233,8 +233,8 @@ def reduce_by_table(
     lead = list(problem.shape)
     lead[problem.axis] = table.groups
     results = [
-        transpose_elements(each, problem.inner, table.groups, f.storage_bytes)._view_as((*lead, *f.shape))
-        for each, f in zip(results, fields, strict=True)
+        transpose_elements(result, problem.inner, table.groups, f.storage_bytes)._view_as((*lead, *f.shape))
+        for result, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
 
@@ -253,9 +253,9 @@ def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, g
     report_largest(executor.context, largest, _error_if_empty, (problem.operator.described, groups))
 
 
-def _rank_if_empty(mark: Number, place: Number) -> Number:
+def _rank_if_empty(mark: Number, index: Number) -> Number:
     """Return a number that is the larger, the earlier an empty group comes; 0 for groups with elements."""
-    return np.where(mark == 0, _LAST - place.astype(np.uint32), np.zeros_like(mark))
+    return np.where(mark == 0, _LAST - index.astype(np.uint32), np.zeros_like(mark))
 
 
 def _error_if_empty(operator: str, groups: int, words: list[int]) -> Exception | None:
@@ -266,17 +266,17 @@ def report_largest(
     context: DeviceContext,
     largest: DeviceArray,
     reader: Callable[..., Exception | None],
-    known: tuple[object, ...],
+    arguments: tuple[object, ...],
 ) -> None:
-    """Keep a verdict of one word: the largest that runs of the call have found.
+    """Keep a validation flag of one word: the largest that runs of the call have found.
 
     Args:
         context: the device.
-        found: what this run has found; 0 if nothing is wrong.
-        reader, known: as in `Verdict`.
+        largest: what this run has found; 0 if nothing is wrong.
+        reader, arguments: as in `ValidationFlag`.
     """
-    verdict = new_verdict(context, 1, reader, known)
-    map_elements(context, [largest, verdict], _larger(), verdict.shape, [verdict])
+    validation_flag = new_validation_flag(context, 1, reader, arguments)
+    map_elements(context, [largest, validation_flag], _larger(), validation_flag.shape, [validation_flag])
     context.check_if_many()
 
 
@@ -333,7 +333,7 @@ def run_stages(
     bound["table"] = memory._binding()
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
-        *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
+        *(table.row_length, table.section_length, table.sections, table.rows * table.sections),
         *(table.groups, table.plane, step, table.sharers),
     ]
     params = uniform_of(context, numbers)
@@ -346,7 +346,7 @@ def run_stages(
         for kernel in table.kernels
     ]
     arrays = (*leaves, *results, groups.labels)
-    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+    context.submit(steps, sum(array.nbytes for array in arrays), deferrable=are_owned(*arrays))
     context.check_if_many()
     # The pool has their memory again once nothing refers to them.
     del kept
@@ -369,5 +369,5 @@ def _bindings(
         kept.append(upload_array(context, fills))
         bound["fills"] = kept[-1]._binding()
     if any(kernel.checked for kernel in groups.table.kernels):
-        bound["verdict"] = new_verdict(context, 4, labels_error, (groups.table.groups,))._binding()
+        bound["validation_flag"] = new_validation_flag(context, 4, labels_error, (groups.table.groups,))._binding()
     return bound, kept

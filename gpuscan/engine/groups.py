@@ -17,7 +17,7 @@ from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, scan_by_table
 from gpuscan.engine.permutations import Permutation
-from gpuscan.engine.sorting import partition_places, sort_device
+from gpuscan.engine.sorting import partition_indices, sort_device
 from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.key_heuristics import group_heuristics_for
@@ -130,7 +130,7 @@ def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> Devic
         return order.undo(entries)
     # Words that are written far from each other take much longer than words in one part of the array.
     flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
-    moves = partition_places(executor, order.indices._view_as(flat.shape), flat)
+    moves = partition_indices(executor, order.indices._view_as(flat.shape), flat)
     return Permutation(context, moves.keys).undo(moves.payload)._view_as(entries.shape, entries.dtype)
 
 

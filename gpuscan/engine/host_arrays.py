@@ -49,7 +49,7 @@ from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import written
+from gpuscan.problem.results import copy_to_outputs
 
 Arrays = list[AnyArray]
 
@@ -86,11 +86,11 @@ def scan_host(
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
         whole = pack_problem(problem, leaves, limit, context.capabilities.summary)
         results = unpack_results(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
-        return written(results, outputs)
+        return copy_to_outputs(results, outputs)
     if takes_vectors(problem, context.capabilities):
         whole = as_vectors(problem)
         scanned = scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options)
-        return written([each.reshape(problem.results_shape) for each in scanned], outputs)
+        return copy_to_outputs([array.reshape(problem.results_shape) for array in scanned], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with guarded(context):
@@ -119,11 +119,11 @@ class _Scan:
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.numpy_leaves)
-        kind = (problem.kind, problem.keep_last_only) if in_order and problem.kind is not None else None
-        layout = executor.planner.layout(kind, self._strategy, self._layout)
+        layout_key = (problem.cache_key, problem.keep_last_only) if in_order and problem.cache_key is not None else None
+        layout = executor.planner.layout(layout_key, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
-            if kind is not None and scan_small(executor, problem, self._strategy, self._results):
+            if layout_key is not None and scan_small(executor, problem, self._strategy, self._results):
                 report_progress(spec.length * problem.source.storage_bytes)
                 return
             self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)
@@ -332,7 +332,7 @@ class _Scan:
             heads=self._heads(spec),
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            kind=problem.kind,
+            kind=problem.cache_key,
             writes_back_apart=True,
         )
         done = 0
@@ -423,7 +423,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         # Reports of earlier calls are read first, so that a failure below is this call's own.
         context.check()
         leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
-        key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
+        key = ("NumPy", problem.cache_key, problem.keep_last_only, *strategy_key(strategy))
 
         def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
             del parameters
@@ -432,7 +432,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         # The key has the shapes of the arrays.
         scanned = launch(context, key, (), leaves, compute)
         try:
-            contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in scanned))
+            contents = context.read_and_check(*((array.buffer, array.offset, array.nbytes) for array in scanned))
         except ProgressTimeoutError:
             return False
     for result, content in zip(results, contents, strict=True):
@@ -447,5 +447,5 @@ def _is_simple(problem: Problem, results: Sequence[AnyArray]) -> bool:
         return False
     if not all(result.flags.c_contiguous and result.dtype.isnative for result in results):
         return False
-    largest = max(each.nbytes for each in (*problem.leaves, *results))
+    largest = max(array.nbytes for array in (*problem.leaves, *results))
     return largest <= TRANSFERS.single_write_bytes

@@ -13,7 +13,7 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.reports import Run
 from gpuscan.device.steps import Binding
 from gpuscan.engine.array_views import bind_views
-from gpuscan.engine.element_copy import duplicate, stretch_of
+from gpuscan.engine.element_copy import duplicate, slice_axis
 from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.head_bits import HeadBits
 from gpuscan.engine.kept_arrays import KeptArrays
@@ -63,7 +63,7 @@ class Job:
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
+        kind: the object that scans with the same seeds share, as in `Problem.cache_key`; None if seeds are not shared.
         writes_back_apart: True to write results on another thread, where no code of the caller runs between two parts.
         failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
     """
@@ -123,7 +123,7 @@ class SharedBuffers:
         self._captured: Binding | None = None
         self._views: Binding | None = None
         self.has_host_arrays = not all(
-            isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
+            isinstance(endpoint, (DeviceSource, DeviceSink)) for endpoint in (*job.sources, *job.sinks)
         )
 
     def carry(self, number: int) -> Binding:
@@ -155,8 +155,8 @@ class SharedBuffers:
         if isinstance(words, DeviceArray):
             assert part.outer is not None
             assert part.columns is not None
-            some = stretch_of(words._view_as(matrices), 0, part.outer.start, part.outer.stop)
-            own = duplicate(stretch_of(some, 1, part.columns.start, part.columns.stop))
+            some = slice_axis(words._view_as(matrices), 0, part.outer.start, part.outer.stop)
+            own = duplicate(slice_axis(some, 1, part.columns.start, part.columns.stop))
         else:
             own = upload_array(self._context, np.ascontiguousarray(words.reshape(matrices)[part.outer, part.columns]))
         kept.append(own)
@@ -174,12 +174,16 @@ class SharedBuffers:
         """What the kernel knows of the arrays that are views."""
         job = self._job
         if self._views is None and job.placement is not None and job.placement.views:
-            self._views = bind_views(self._context, [each.view for each in (*job.sources, *job.sinks)])  # type: ignore[union-attr]
+            self._views = bind_views(self._context, [endpoint.view for endpoint in (*job.sources, *job.sinks)])  # type: ignore[union-attr]
         return self._views
 
     @property
     def arrays(self) -> list[DeviceArray | None]:
         """The arrays on the device that the job reads or writes for its caller."""
         job = self._job
-        arrays = [each.array for each in (*job.sources, *job.sinks) if isinstance(each, (DeviceSource, DeviceSink))]
+        arrays = [
+            endpoint.array
+            for endpoint in (*job.sources, *job.sinks)
+            if isinstance(endpoint, (DeviceSource, DeviceSink))
+        ]
         return [*arrays, job.count, job.heads.array if job.heads is not None else None]

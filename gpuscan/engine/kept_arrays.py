@@ -37,17 +37,17 @@ class KeptArrays:
         """The memory of the arrays."""
         return [array._owner for array in list(self._arrays.values()) if array._owner is not None]
 
-    def get(self, kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
+    def get(self, problem_kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
         """Return an array of a kind of scan, from an earlier call if there was one.
 
         Args:
-            kind: `Problem.kind`; None to keep nothing.
+            problem_kind: `Problem.cache_key`; None to keep nothing.
             name: the name of the array; each kind has names of its own.
             make: a function that makes the array.
         """
-        if kind is None:
+        if problem_kind is None:
             return make()
-        key = (kind, name)
+        key = (problem_kind, name)
         kept = self._arrays.get(key)
         if kept is not None:
             self._arrays.move_to_end(key)

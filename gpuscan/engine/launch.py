@@ -54,7 +54,7 @@ def launch(
         key: equal for calls that submit the same over other arrays, for some sizes and some floats.
         sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any.
         arrays: the arrays on the device that the call reads or writes.
-        compute: computes the result in the long way over these arrays, with parameters in the place of the floats if
+        compute: computes the result in the long way over these arrays, with parameters instead of the floats if
             there are some; returns it, and what it was passed as `out`.
         out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
@@ -63,11 +63,11 @@ def launch(
     with guarded(context), context.lock:
         if context.capabilities.distrusted:
             context.take_strategies_back()
-        known = _find(context, key, sizes, floats) if context.queue.recording is None else None
-        if known is not None:
-            (program, form, _), contents = known
+        call_program = _find(context, key, sizes, floats) if context.queue.recording is None else None
+        if call_program is not None:
+            (program, form, _), contents = call_program
             outputs = program.launch(context, [array.buffer for array in arrays], contents)
-    if known is None:
+    if call_program is None:
         return _record(context, key, sizes, arrays, compute, out, floats, functions)
     context.check_if_many()
     made: R = _made(form, arrays, outputs, out)
@@ -120,13 +120,13 @@ class _Family:
 
     def find(self, context: DeviceContext, sizes: Sequence[int]) -> _Kept | None:
         """Return the program for these sizes; None if there is none."""
-        for place in range(len(self.templates) - 1, -1, -1):
-            template, compute = self.templates[place]
-            found = template.program(context, sizes)
-            if found is not None:
+        for number in range(len(self.templates) - 1, -1, -1):
+            template, compute = self.templates[number]
+            program_and_form = template.program(context, sizes)
+            if program_and_form is not None:
                 self._kept = 0
-                self.templates.append(self.templates.pop(place))
-                return _Kept(*found, compute)
+                self.templates.append(self.templates.pop(number))
+                return _Kept(*program_and_form, compute)
         return None
 
 
@@ -156,16 +156,16 @@ def _find(
     programs = context.programs
     if floats:
         key = _key_for(context, key, floats)
-    known = programs.find((key, sizes))
-    if known is None:
+    call_program = programs.find((key, sizes))
+    if call_program is None:
         family = programs.find(key)
-        if family is None or (known := family.find(context, sizes)) is None:
+        if family is None or (call_program := family.find(context, sizes)) is None:
             return None
-        programs.keep((key, sizes), known)
-    if known.compute is None:
-        return known, ()
-    contents = known.compute(floats)
-    return None if FAILED in contents else (known, contents)
+        programs.keep((key, sizes), call_program)
+    if call_program.compute is None:
+        return call_program, ()
+    contents = call_program.compute(floats)
+    return None if FAILED in contents else (call_program, contents)
 
 
 def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[Any]) -> Hashable:
@@ -220,9 +220,9 @@ def _keep(
     parameters, programs = recording.parameters, context.programs
     if parameters is not None:
         variants = programs.get(key)
-        known = variants.expressions if isinstance(variants, _Variants) else ()
-        revealed = {each.structure: each for each in (*known, *parameters.revealed.values())}
-        if len(revealed) > len(known):
+        expressions = variants.expressions if isinstance(variants, _Variants) else ()
+        revealed = {expression.structure: expression for expression in (*expressions, *parameters.revealed.values())}
+        if len(revealed) > len(expressions):
             variants = programs.keep(key, _Variants(tuple(revealed.values())))
         if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)
@@ -230,30 +230,30 @@ def _keep(
     family = programs.find(key) or programs.keep(key, _Family())
     if recording.sizes is not None:
         family.keep(template, compute)
-    made = template.program(context, sizes)
-    if made is not None:
-        programs.keep((key, sizes), _Kept(*made, compute))
+    program_and_form = template.program(context, sizes)
+    if program_and_form is not None:
+        programs.keep((key, sizes), _Kept(*program_and_form, compute))
 
 
 # ----- Sizes
 
 
 def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[DeviceArray]:
-    """Return arrays over the same memory that have the sizes of a trace in the place of their numbers."""
+    """Return arrays over the same memory that have the sizes of a trace instead of their numbers."""
     leaves = iter(trace.sizes())
-    found = []
+    sized_arrays = []
     for array in arrays:
         shape = tuple(islice(leaves, len(array._shape)))
         offset, nbytes = next(leaves), next(leaves)
         strides = None if array._strides is None else tuple(islice(leaves, len(array._strides)))
-        usage = array._owner.kind[0]
+        usage = array._owner.usage_and_size[0]
         owner = SizedAllocation(array._owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
-        found.append(array._made(owner, shape, array._dtype, offset, strides))
-    return found
+        sized_arrays.append(array._made(owner, shape, array._dtype, offset, strides))
+    return sized_arrays
 
 
 def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
-    """Return a result with the numbers of this call in the place of sizes.
+    """Return a result with the numbers of this call instead of sizes.
 
     Args:
         result: what the function has returned.
@@ -264,12 +264,12 @@ def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
     if isinstance(result, DeviceArray):
         result._end_sizes()
         return result
-    kind = type(result)
+    result_type = type(result)
     if isinstance(result, (tuple, list)):
-        parts = [_without_sizes(each, arguments) for each in result]
-        return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
-    if kind is dict:
-        return {name: _without_sizes(each, arguments) for name, each in result.items()}
+        parts = [_without_sizes(part, arguments) for part in result]
+        return result_type._make(parts) if hasattr(result_type, "_make") else result_type(parts)
+    if result_type is dict:
+        return {name: _without_sizes(part, arguments) for name, part in result.items()}
     return concrete(result)
 
 
@@ -280,18 +280,18 @@ class _Result(NamedTuple):
     """An array of a result.
 
     Attributes:
-        place: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
+        slot: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
         shape, dtype, offset, strides: as in `DeviceArray`; the strides are None in C order.
     """
 
-    place: int
+    slot: int
     shape: tuple[int, ...]
     dtype: AnyDType
     offset: int
     strides: tuple[int, ...] | None
 
 
-class _PickedResult(NamedTuple):
+class _UnknownLengthResult(NamedTuple):
     """An array of a length that only the device knows.
 
     Attributes:
@@ -310,7 +310,7 @@ class _PickedResult(NamedTuple):
 class _Same(NamedTuple):
     """An argument that the function returns, by its index among the arrays."""
 
-    place: int
+    slot: int
 
 
 class _Out(NamedTuple):
@@ -320,13 +320,13 @@ class _Out(NamedTuple):
 class _Nested(NamedTuple):
     """A tuple, list or dict of results."""
 
-    kind: Callable[..., object]
+    make: Callable[..., object]
     keys: tuple[object, ...] | None
     parts: tuple[_ResultForm, ...]
 
 
 # What results of later calls are made of.
-_ResultForm: TypeAlias = _Result | _PickedResult | _Same | _Out | _Nested | None
+_ResultForm: TypeAlias = _Result | _UnknownLengthResult | _Same | _Out | _Nested | None
 
 
 class _NoFormError(Exception):
@@ -353,16 +353,16 @@ class _Form:
         for index, argument in enumerate(self._arguments):
             if value is argument:
                 return _Same(index)
-        kind = type(value)
+        value_type = type(value)
         if isinstance(value, DeviceArray):
             if not value._knows_length:
-                picked: Any = value
-                memory, count = self._of_array(value, (), value.dtype), picked.count
+                array: Any = value
+                memory, count = self._of_array(value, (), value.dtype), array.count
                 length = self._of_array(count, count.shape, count.dtype)
-                return _PickedResult(type(picked), picked.dtype, picked._trailing, memory, length)
+                return _UnknownLengthResult(type(array), array.dtype, array._trailing, memory, length)
             return self._of_array(value, value.shape, value.dtype)
         if isinstance(value, (tuple, list)):
-            make = kind._make if hasattr(kind, "_make") else kind
+            make = value_type._make if hasattr(value_type, "_make") else value_type
             return _Nested(make, None, tuple(map(self.of, value)))
         if type(value) is dict:
             return _Nested(dict, tuple(value), tuple(map(self.of, value.values())))
@@ -372,30 +372,30 @@ class _Form:
         slot = self._recording.slot_of(array.buffer)
         if slot is None:
             raise _NoFormError
-        if slot.kind == "argument":
-            place = -1 - slot.index
+        if slot.role == "argument":
+            number = -1 - slot.index
         else:
-            place = next((i for i, each in enumerate(self.outputs) if each is array.buffer), len(self.outputs))
-            if place == len(self.outputs):
+            number = next((i for i, output in enumerate(self.outputs) if output is array.buffer), len(self.outputs))
+            if number == len(self.outputs):
                 self.outputs.append(array.buffer)
-        return _Result(place, shape, np.dtype(dtype), array.offset, array._strides)
+        return _Result(number, shape, np.dtype(dtype), array.offset, array._strides)
 
 
 def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Allocation], out: object) -> Any:
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     if isinstance(form, _Result):
-        place, shape, dtype, offset, strides = form
-        owner = outputs[place] if place >= 0 else arrays[-1 - place]._owner
+        slot, shape, dtype, offset, strides = form
+        owner = outputs[slot] if slot >= 0 else arrays[-1 - slot]._owner
         assert owner is not None
         return arrays[0]._made(owner, shape, dtype, offset, strides)
     if isinstance(form, _Nested):
         parts = [_made(part, arrays, outputs, out) for part in form.parts]
-        return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))
+        return form.make(parts if form.keys is None else zip(form.keys, parts, strict=True))
     if isinstance(form, _Out):
         return out
     if isinstance(form, _Same):
-        return arrays[form.place]
-    if isinstance(form, _PickedResult):
-        memory, count = (_made(each, arrays, outputs, out) for each in (form.memory, form.length))
+        return arrays[form.slot]
+    if isinstance(form, _UnknownLengthResult):
+        memory, count = (_made(part, arrays, outputs, out) for part in (form.memory, form.length))
         return form.make(memory, form.dtype, form.trailing, count)
     return None

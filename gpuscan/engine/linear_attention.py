@@ -1,7 +1,7 @@
 """Run gated linear attention and its gradient on a device, in chunks.
 
-The steps are cut into chunks, and these into stretches, and only the states of one stretch are kept at a time. Within a
-stretch three stages follow each other: what each chunk knows by itself, the walk from state to state, and what each
+The steps are cut into chunks, and these into windows, and only the states of one window are kept at a time. Within a
+window three stages follow each other: what each chunk knows by itself, the walk from state to state, and what each
 chunk computes from the state before it.
 """
 
@@ -52,11 +52,11 @@ class DeviceAttention:
     def outputs(self) -> tuple[DeviceArray, DeviceArray]:
         """Submit the attention, and return its outputs, in the shape of `v`, and the last state."""
         o = self._empty(self.v.shape)
-        states = self._empty((self._stretch + 1, *self._state_shape))
+        states = self._empty((self._window + 1, *self._state_shape))
         last = self._empty(self._state_shape)
         updates = self.v if self.beta is None else self._empty(self.v.shape)
         before = self.initial
-        for first, chunks in self._stretches:
+        for first, chunks in self._windows:
             call = self._call(first, chunks)
             steps = [self._put(before, states, 0)]
             steps += self._make_pair_steps(call, chunks)
@@ -77,22 +77,22 @@ class DeviceAttention:
         """
         delta = self.beta is not None
         # Both the states and their gradients, one slot more than chunks of each.
-        slots = self._stretch + 1
+        slots = self._window + 1
         states = self._empty((2, slots, *self._state_shape))
         values = round_up(self.v.size, _ALIGNED_NUMBERS)
         updates = self._empty((2 if delta else 1, values))
         parts = [self.q, self.k, self.g, *([] if self.beta is None else [self.beta])]
-        places = [0]
+        offsets = [0]
         for part in parts:
-            places.append(places[-1] + round_up(part.size, _ALIGNED_NUMBERS))
-        results = self._empty((places[-1],))
+            offsets.append(offsets[-1] + round_up(part.size, _ALIGNED_NUMBERS))
+        results = self._empty((offsets[-1],))
         begins = self._checkpoints(states, updates)
         of_first = self._empty(self._state_shape)
         after = grad_last
-        for (first, chunks), before in zip(reversed(self._stretches), reversed(begins), strict=True):
+        for (first, chunks), before in zip(reversed(self._windows), reversed(begins), strict=True):
             grads = slots * prod(self._state_shape)
             of_updates = values if delta else 0
-            call = self._call(first, chunks, grads, of_updates, *places[1:3], places[3] if delta else 0)
+            call = self._call(first, chunks, grads, of_updates, *offsets[1:3], offsets[3] if delta else 0)
             steps = [self._put(before, states, 0), self._put(after, states, slots + chunks)]
             steps += self._make_pair_steps(call, chunks)
             steps += self._make_state_steps(call, states, updates)
@@ -103,15 +103,17 @@ class DeviceAttention:
             steps.append(self._take_state(states, slots, of_first))
             self._submit(steps)
             after = of_first
-        gradients = [results._view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
+        gradients = [
+            results._view_as(part.shape, offset=4 * offset) for part, offset in zip(parts, offsets, strict=False)
+        ]
         of_values = updates._view_as(self.v.shape, offset=4 * values if delta else 0)
         of_beta = gradients[3] if delta else None
         return [*gradients[:2], of_values, gradients[2], of_beta, None if self.initial is None else of_first]
 
     def _checkpoints(self, states: DeviceArray, updates: DeviceArray) -> list[DeviceArray | None]:
-        """Submit the walk, and return the state before each stretch; None for 0."""
+        """Submit the walk, and return the state before each window; None for 0."""
         begins: list[DeviceArray | None] = [self.initial]
-        for first, chunks in self._stretches[:-1]:
+        for first, chunks in self._windows[:-1]:
             call = self._call(first, chunks)
             end = self._empty(self._state_shape)
             steps = [self._put(begins[-1], states, 0)]
@@ -148,11 +150,11 @@ class DeviceAttention:
         count = batches * heads * workgroups
         return [stage_dispatch(self._context, template, bindings, count, self.v.size, **values)]
 
-    def _call(self, first: int, chunks: int, *places: int) -> Binding:
+    def _call(self, first: int, chunks: int, *offsets: int) -> Binding:
         """Return the uniform buffer of a call, for some chunks from the first on."""
         batches, length, heads, keys = self.q.shape
         sizes = [batches, heads, length, keys, self.v.shape[3], first, chunks, apply(_bits, self.scale)]
-        return uniform_of(self._context, [*sizes, self._beta_place, *places, *[0] * (7 - len(places))])
+        return uniform_of(self._context, [*sizes, self._beta_offset, *offsets, *[0] * (7 - len(offsets))])
 
     def _put(self, state: DeviceArray | None, states: DeviceArray, slot: int) -> Step:
         """Return the step that writes a state, or 0, to a slot."""
@@ -171,7 +173,7 @@ class DeviceAttention:
         given = self.q, self.k, self.v, self.g, self.beta, self.initial
         with guarded(context), context.lock:
             nbytes = sum(array.nbytes for array in given if array is not None)
-            context.submit(steps, nbytes, held=are_owned(*given))
+            context.submit(steps, nbytes, deferrable=are_owned(*given))
 
     # ----- Memory
 
@@ -193,8 +195,8 @@ class DeviceAttention:
         return -(-self.v.shape[3] // CHUNK)
 
     @cached_property
-    def _stretch(self) -> int:
-        """The chunks of a stretch."""
+    def _window(self) -> int:
+        """The chunks of a window."""
         chunks = -(-self.q.shape[1] // CHUNK)
         limit: int = self._context.capabilities.loop_iterations
         rounds = min(limit // loops(self.q.shape[3]) if limit else chunks, ARRAYS.max_attention_chunks)
@@ -205,25 +207,25 @@ class DeviceAttention:
         return max(1, min(chunks, rounds, fitting, bound))
 
     @cached_property
-    def _stretches(self) -> list[tuple[int, int]]:
-        """The first chunk of each stretch, and its number of chunks."""
+    def _windows(self) -> list[tuple[int, int]]:
+        """The first chunk of each window, and its number of chunks."""
         chunks = -(-self.q.shape[1] // CHUNK)
-        return [(first, min(self._stretch, chunks - first)) for first in range(0, chunks, self._stretch)]
+        return [(first, min(self._window, chunks - first)) for first in range(0, chunks, self._window)]
 
     @cached_property
-    def _beta_place(self) -> int:
+    def _beta_offset(self) -> int:
         return round_up(self.g.size, _ALIGNED_NUMBERS)
 
     @cached_property
     def _gates(self) -> DeviceArray:
         """The sums of g over the steps of each chunk, and beta."""
-        return self._empty((self._beta_place + (0 if self.beta is None else self.beta.size),))
+        return self._empty((self._beta_offset + (0 if self.beta is None else self.beta.size),))
 
     @cached_property
     def _matrices(self) -> DeviceArray:
-        """The matrices of each chunk of a stretch."""
+        """The matrices of each chunk of a window."""
         count = 1 if self.beta is None else 2
-        return self._empty((self._stretch, *self._state_shape[:2], count, CHUNK, CHUNK))
+        return self._empty((self._window, *self._state_shape[:2], count, CHUNK, CHUNK))
 
 
 def largest_numbers(keys: int, values: int, length: int, by_key: bool) -> int:

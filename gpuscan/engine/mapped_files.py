@@ -30,11 +30,11 @@ def find_shared_map(array: object) -> mmap.mmap | None:
     Changes to the pages of a private mapping exist only in memory, so they must not be released. A plain `mmap.mmap`
     does not say if it is private.
     """
-    shared = False
+    is_shared = False
     while array is not None:
         if isinstance(array, np.memmap):
-            shared = array.mode != "c"
+            is_shared = array.mode != "c"
         if isinstance(array, mmap.mmap):
-            return array if shared and hasattr(array, "madvise") else None
+            return array if is_shared and hasattr(array, "madvise") else None
         array = getattr(array, "base", None)
     return None

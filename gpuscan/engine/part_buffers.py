@@ -66,15 +66,15 @@ class PartBuffers:
         # Every run has room for a report, since a later plan may have one where this one has none.
         self._report = next(rest)
         # For each output: the buffer through which it is read back, and the byte where it begins.
-        self._places: list[tuple[wgpu.GPUBuffer, int]] = []
+        self._readback_ranges: list[tuple[wgpu.GPUBuffer, int]] = []
         self._uploads: list[wgpu.GPUBuffer] = []
         if self._small:
             # Everything is read back through one buffer: first the report, then the outputs.
             starts = accumulate(outputs, initial=round_up(REPORT_BYTES, ALIGNMENT))
-            self._places = [(self._report, at) for _, at in zip(outputs, starts, strict=False)]
+            self._readback_ranges = [(self._report, at) for _, at in zip(outputs, starts, strict=False)]
         else:
             self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
-            self._places = [(each, 0) for each in (self._results if self._mapped else rest)]
+            self._readback_ranges = [(buffer, 0) for buffer in (self._results if self._mapped else rest)]
         # The mappings of the upload buffers; None for a buffer that is not mapped yet.
         self._writable: list[Mapping | None] = [None] * len(self._uploads)
         # The mappings of the staging buffers: the outputs' in order, then the report's; or one for all together.
@@ -129,7 +129,7 @@ class PartBuffers:
         encoder.copy_buffer_to_buffer(state, 0, self._report, 0, REPORT_BYTES)
         if self._mapped:
             return
-        for result, (staging, at), size in zip(self._results, self._places, sizes, strict=True):
+        for result, (staging, at), size in zip(self._results, self._readback_ranges, sizes, strict=True):
             encoder.copy_buffer_to_buffer(result, 0, staging, at, round_up(size))
 
     # ----- Read back
@@ -137,10 +137,10 @@ class PartBuffers:
     def map_for_reading(self, sizes: Sequence[int]) -> None:
         """Ask for the staging buffers to be mapped once the GPU is done."""
         if self._small:
-            last = self._places[-1][1] + round_up(sizes[-1]) if self._places else REPORT_BYTES
+            last = self._readback_ranges[-1][1] + round_up(sizes[-1]) if self._readback_ranges else REPORT_BYTES
             spans = [(self._report, last)]
         else:
-            spans = [(buffer, round_up(size)) for (buffer, _), size in zip(self._places, sizes, strict=True)]
+            spans = [(buffer, round_up(size)) for (buffer, _), size in zip(self._readback_ranges, sizes, strict=True)]
             spans.append((self._report, REPORT_BYTES))
         self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
 
@@ -159,7 +159,7 @@ class PartBuffers:
     def read(self, field: int, nbytes: int) -> Bytes:
         """Return the bytes of a result, as a view that ends with `unmap`."""
         mapping = self._readable[0 if self._small else field]
-        return mapping.view(nbytes, self._places[field][1])
+        return mapping.view(nbytes, self._readback_ranges[field][1])
 
     def unmap(self) -> None:
         """Unmap the staging buffers, so that the next part can use them."""

@@ -25,7 +25,7 @@ class Permutation:
 
     Args:
         context: the device.
-        indices: (n,) of uint32: the old place of each entry. Every number below n is there once.
+        indices: (n,) of uint32: the old index of each entry. Every number below n is there once.
     """
 
     def __init__(self, context: DeviceContext, indices: DeviceArray) -> None:
@@ -33,18 +33,18 @@ class Permutation:
         self._count = upload_words(context, [indices.size])
 
     @classmethod
-    def of_rows(cls, context: DeviceContext, places: DeviceArray, rows: int, length: int) -> Permutation:
-        """Return the reordering of an array of contiguous rows, given the old places of each row's entries.
+    def of_rows(cls, context: DeviceContext, old_indices: DeviceArray, rows: int, length: int) -> Permutation:
+        """Return the reordering of an array of contiguous rows, given the old indices of each row's entries.
 
         Args:
             context: the device.
-            places: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
+            old_indices: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
             rows: the number of rows.
             length: the entries in a row.
         """
         if rows == 1:
-            return cls(context, places)
-        return cls(context, indices_of_rows(context, places, rows, length))
+            return cls(context, old_indices)
+        return cls(context, indices_of_rows(context, old_indices, rows, length))
 
     def apply(self, leaf: DeviceArray) -> DeviceArray:
         """Return the entries of an array (n, …) in the new order.
@@ -77,21 +77,23 @@ class Permutation:
 
     @cached_property
     def _inverse(self) -> DeviceArray:
-        """The new place of each entry."""
+        """The new index of each entry."""
         with guarded(self._context), self._context.lock:
             return self._scatter_rows(None, 1)
 
     def _scatter_rows(self, leaf: DeviceArray | None, row_words: int, out: DeviceArray | None = None) -> DeviceArray:
-        """Return the rows of an array at their old places; without an array, the numbers of the rows."""
+        """Return the rows of an array at their old indices; without an array, the numbers of the rows."""
         context = self._context
         source = self.indices if leaf is None else leaf
         result = empty(context, source.shape, source.dtype) if out is None else out
         words = source.nbytes // 4
         bound = [self.indices._binding(), result._binding(), *([] if leaf is None else [leaf._binding()])]
         what = "numbers" if leaf is None else "rows"
-        numbers, held = [row_words, words], are_owned(self.indices, leaf)
+        numbers, deferrable = [row_words, words], are_owned(self.indices, leaf)
         invocations = min(words, _MAX_SCATTER_INVOCATIONS)
-        submit_stage(context, "arrays/scatter.wgsl", numbers, bound, invocations, source.shape[0], held, what=what)
+        submit_stage(
+            context, "arrays/scatter.wgsl", numbers, bound, invocations, source.shape[0], deferrable, what=what
+        )
         return result
 
     def _check(self, leaf: DeviceArray) -> None:

@@ -91,12 +91,12 @@ def _wrong_floats(context: DeviceContext) -> str:
     plan = plan_scan(
         scan_spec(problem, context.capabilities), context.capabilities, "three_dispatch", "a check of floats"
     )
-    sources = [upload_array(context, each) for each in pairs]
+    sources = [upload_array(context, array) for array in pairs]
     results = [empty(context, pairs[0].shape, np.float32) for _ in problem.destination.fields]
     _, steps = steps_of_plan(
-        context, plan, Buffers([each._binding() for each in sources], [each._binding() for each in results])
+        context, plan, Buffers([array._binding() for array in sources], [array._binding() for array in results])
     )
-    context.submit(steps, 0, held=False)
+    context.submit(steps, 0, deferrable=False)
     with np.errstate(all="ignore"):
         expected = _steps(pairs)
     names = ("sums", "products", "sums of products")
@@ -135,7 +135,7 @@ def critical_pairs() -> tuple[AnyArray, AnyArray]:
     small = [0, 2.0**-24, 3 * 2.0**-24, 2.0**-75, 1e-23, 2.0**-103, 2.0**-126, 2.0**-126 - 2.0**-149, 2.0**-149]
     positive = np.array(large + small, np.float32)
     special = np.concatenate([positive, -positive])
-    left, right = (each.ravel() for each in np.meshgrid(special, special))
+    left, right = (grid.ravel() for grid in np.meshgrid(special, special))
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, (2, 1024), np.uint32)
     exponent = (bits[0] >> 23 & 255).astype(np.int64)

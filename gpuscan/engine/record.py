@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.program import encode
-from gpuscan.device.reports import Run, Verdict
+from gpuscan.device.reports import Run, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import round_up
@@ -35,7 +35,7 @@ LONGEST_ROW = 2**31
 WORKGROUP_SIZE = 256
 
 
-def place_of(start: int, row_length: int) -> tuple[int, int, int]:
+def find_piece_position(start: int, row_length: int) -> tuple[int, int, int]:
     """Return the place in a longer array where a piece begins, made small enough for 32-bit indices.
 
     Args:
@@ -102,7 +102,7 @@ def steps_of_plan(
     plan: ScanPlan,
     buffers: Buffers,
     *,
-    place: tuple[int, int, int] | None = None,
+    piece_position: tuple[int, int, int] | None = None,
     length: Length | None = None,
     clear: bool = True,
 ) -> tuple[Run, list[Step]]:
@@ -112,20 +112,20 @@ def steps_of_plan(
         context: the device of the plan.
         plan: the plan.
         buffers: the buffers that the kernels bind.
-        place: the place of the piece in the array, as `place_of` returns it; None for the start of the array.
+        piece_position: the position of the piece, as `find_piece_position` returns it; None at the start of the array.
         length: a length that only the GPU knows, at most the plan's.
         clear: False to keep the results that an earlier run stored in words that are shared.
     """
-    place = place or (plan.row_length, 0, 0)
+    piece_position = piece_position or (plan.row_length, 0, 0)
     context.tile_state.check(plan)
-    state, epoch, params, offset, _ = context.begin(kind_of_plan(plan, place))
+    state, epoch, params, offset, _ = context.begin(kind_of_plan(plan, piece_position))
     steps: list[Step] = []
     for i in plan.stages[-1].kernel.cleared if clear else ():
         buffer, start, size = buffers.destinations[i]
         steps.append(Clear(buffer, start, buffer.size - start if size is None else size))
     grid = None
     if length is not None:
-        first, params = _length_stage(context, plan, length, parameters(plan, place, epoch))
+        first, params = _length_stage(context, plan, length, parameters(plan, piece_position, epoch))
         steps.append(first)
         grid, offset = Binding(params.buffer, 4 * _GRID_WORD), 0
     state_binding = Binding(state, 0, round_up(plan.state_bytes, ALIGNMENT))
@@ -192,8 +192,8 @@ def stage_dispatch(
     return Dispatch(name, pipeline, layout, [*enumerate(bound), *context.switch_entries], grid, elements, offset)
 
 
-def new_verdict(
-    context: DeviceContext, words: int, reader: Callable[..., Exception | None], known: tuple[object, ...]
+def new_validation_flag(
+    context: DeviceContext, words: int, reader: Callable[..., Exception | None], arguments: tuple[object, ...]
 ) -> DeviceArray:
     """Return words of 0, in which kernels say what is wrong with an argument. They are read with the reports.
 
@@ -202,11 +202,11 @@ def new_verdict(
     Args:
         context: the device.
         words: the number of 32-bit words.
-        reader, known: as in `Verdict`.
+        reader, arguments: as in `ValidationFlag`.
     """
-    verdict = upload_array(context, np.zeros(words, np.uint32))
-    context.read_verdict_later(Verdict(verdict, reader, known))
-    return verdict
+    validation_flag = upload_array(context, np.zeros(words, np.uint32))
+    context.read_validation_flag_later(ValidationFlag(validation_flag, reader, arguments))
+    return validation_flag
 
 
 def submit_stage(
@@ -216,7 +216,7 @@ def submit_stage(
     bound: Sequence[Binding],
     invocations: int,
     elements: int,
-    held: bool,
+    deferrable: bool,
     /,
     **values: object,
 ) -> None:
@@ -229,18 +229,18 @@ def submit_stage(
         bound: the buffers.
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
-        held: as in `DeviceContext.submit`.
+        deferrable: as in `DeviceContext.submit`.
         values: the variables of the template, without `workgroup_size`.
     """
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     workgroups = -(-invocations // WORKGROUP_SIZE)
     stage = stage_dispatch(context, template, bindings, workgroups, elements, **values)
-    context.submit([stage], sum(part.size or 0 for part in bound), held=held)
+    context.submit([stage], sum(part.size or 0 for part in bound), deferrable=deferrable)
 
 
 def are_owned(*arrays: DeviceArray | None) -> bool:
-    """Return True if all buffers come from the pool, so that steps that use them may be held back."""
+    """Return True if all buffers come from the pool, so that steps that use them may be deferred."""
     return all(array is None or array._owner is not None for array in arrays)
 
 
@@ -260,7 +260,7 @@ def _words(*numbers: int) -> bytes:
     return struct.pack(f"<{count}I", *[number % 2**32 for number in numbers], *[0] * (count - len(numbers)))
 
 
-# The buffer that arrays/length.wgsl writes: the parameters of the run, the place of the length, and the grid.
+# The buffer that arrays/length.wgsl writes: the parameters of the run, the index of the length, and the grid.
 _CALL = struct.Struct("<16I")
 # The word of that buffer at which the grid begins.
 _GRID_WORD = 12

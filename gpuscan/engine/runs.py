@@ -103,6 +103,6 @@ def run_lengths(
         dtype, words = words_of_entry(values.dtype.itemsize)
         problem = runs_problem(values._view_as((length, words), dtype), keys)
         first, lengths = scan_device(executor, problem, count=counts)
-        bound, held = [counts._binding(), lengths._binding()], are_owned(counts, lengths)
-        submit_stage(context, "arrays/join_runs.wgsl", [RUNS_AT], bound, most_tiles, length, held)
+        bound, deferrable = [counts._binding(), lengths._binding()], are_owned(counts, lengths)
+        submit_stage(context, "arrays/join_runs.wgsl", [RUNS_AT], bound, most_tiles, length, deferrable)
     return first._view_as((length,), values.dtype), lengths, counts._view_as((1,))

@@ -4,7 +4,7 @@ The bits are in one of three orders:
 
 - of rows: one bit for each element, row by row, in the order of the scan. A reversed scan begins at the end of the
   last row.
-- of columns that are all cut at the same places: one bit for each place in a column, in the order of the scan.
+- of columns that are all cut at the same indices: one bit for each index in a column, in the order of the scan.
 - of other columns: one bit for each element, in the order of memory.
 """
 
@@ -24,8 +24,8 @@ from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
 from gpuscan.engine.record import (
     WORKGROUP_SIZE,
     are_owned,
-    new_verdict,
-    place_of,
+    find_piece_position,
+    new_validation_flag,
     stage_dispatch,
     submit_stage,
     uniform_of,
@@ -106,7 +106,7 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
 def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
 
-    Unchecked offsets are checked as well. The verdict is read with the reports.
+    Unchecked offsets are checked as well. The validation flag is read with the reports.
 
     Args:
         context: the device.
@@ -127,22 +127,22 @@ def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Device
     marks = empty(context, words, np.uint32)
     steps: list[Step] = [Clear(marks.buffer, marks.offset, round_up(marks.nbytes))]
     count = offsets.shape[0] - 1
-    verdict = None
+    validation_flag = None
     if cut.unchecked:
-        verdict = new_verdict(context, 4, offsets_error, (heads.row_length, count, cut.needs_full))
+        validation_flag = new_validation_flag(context, 4, offsets_error, (heads.row_length, count, cut.needs_full))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": cut.unchecked}
     values["needs_full"] = cut.unchecked and bool(cut.needs_full)
     for start, own in spans(count, most):
-        read, place = _stretch(offsets, start, own + 1)
-        call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
+        read, first_offset = _bind_range(offsets, start, own + 1)
+        call = uniform_of(context, [heads.row_length, own, heads.reverse, first_offset, start, count])
         bound = [call, read, marks._binding()]
-        bound += [] if verdict is None else [verdict._binding()]
+        bound += [] if validation_flag is None else [validation_flag._binding()]
         workgroups = -(-own // WORKGROUP_SIZE)
         steps.append(
             stage_dispatch(context, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
         )
-    context.submit(steps, offsets.nbytes + marks.nbytes, held=are_owned(offsets))
+    context.submit(steps, offsets.nbytes + marks.nbytes, deferrable=are_owned(offsets))
     return marks
 
 
@@ -165,32 +165,32 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
     limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
     on_cpu = context.capabilities.adapter_type == "CPU"
-    each = _KEYS_PER_INVOCATION_ON_CPU if on_cpu else _KEYS_PER_INVOCATION
+    keys_each = _KEYS_PER_INVOCATION_ON_CPU if on_cpu else _KEYS_PER_INVOCATION
     scalar = scalar_of(keys.dtype)
-    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
+    values = {"workgroup_size": WORKGROUP_SIZE, "keys": keys_each, "scalar": scalar, "in_columns": in_columns}
     # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
     values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
     for start, count in spans(size, most):
-        place = size - start - count if heads.reverse and not in_columns else start
-        before = place + inner if heads.reverse else place - inner
-        own, first = _stretch(keys, place, count)
-        others, other = _stretch(keys, before, count)
+        piece_start = size - start - count if heads.reverse and not in_columns else start
+        before = piece_start + inner if heads.reverse else piece_start - inner
+        own, first = _bind_range(keys, piece_start, count)
+        others, other = _bind_range(keys, before, count)
         words = -(-count // 32)
-        length, _, offset = (heads.row_length, 0, start) if in_columns else place_of(start, heads.row_length)
+        length, _, offset = (heads.row_length, 0, start) if in_columns else find_piece_position(start, heads.row_length)
         numbers = [count, words, heads.reverse, offset, length, inner, first, other]
         call = uniform_of(context, numbers)
         bits = Binding(marks.buffer, marks.offset + start // 8, round_up(4 * words, 4))
-        workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
+        workgroups = max(1, -(-count // (keys_each * WORKGROUP_SIZE)))
         bound = [call, own, others, bits]
         steps.append(stage_dispatch(context, "arrays/mark_keys.wgsl", bound, workgroups, count, **values))
-    context.submit(steps, keys.nbytes, held=are_owned(keys))
+    context.submit(steps, keys.nbytes, deferrable=are_owned(keys))
     return marks
 
 
-def _stretch(array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
-    """Return the binding of a stretch of an array, and the place of its first element in the binding.
+def _bind_range(array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
+    """Return the binding of a range of an array, and the index of its first element in the binding.
 
-    The binding ends where the array does, in whole vectors. The place of an element before the array's first one is
+    The binding ends where the array does, in whole vectors. The index of an element before the array's first one is
     negative.
     """
     item = array.dtype.itemsize

@@ -31,7 +31,7 @@ from gpuscan.engine.element_copy import (
 )
 from gpuscan.engine.endpoints import DeviceSink
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
-from gpuscan.engine.record import are_owned, new_verdict, submit_stage, uniform_of
+from gpuscan.engine.record import are_owned, new_validation_flag, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.parameter_array import HostArray, combine_arrays
 from gpuscan.planning.segment_plan import plan_segments
@@ -219,9 +219,9 @@ def spread_segments(
     filling = upload_array(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit, segments if ranked is None else ranked]
     arrays = (source, ranks, filling, result)
-    bound, held = [array._binding() for array in arrays], are_owned(*arrays)
+    bound, deferrable = [array._binding() for array in arrays], are_owned(*arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
-    submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
+    submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, deferrable, **values)
 
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:
@@ -282,14 +282,16 @@ def fold_segments(
         def upload() -> DeviceArray:
             return upload_array(context, heads.cut.array, np.uint32)
 
-        cut = Offsets(executor.kept_arrays.get(problem.kind, "offsets", upload))
+        cut = Offsets(executor.kept_arrays.get(problem.cache_key, "offsets", upload))
     written = {id(result.buffer) for result in results}
-    sources = [duplicate(each) if id(each.buffer) in written else bindable(contiguous(each)) for each in leaves]
+    sources = [duplicate(array) if id(array.buffer) in written else bindable(contiguous(array)) for array in leaves]
     offsets = cut.array
     offsets = duplicate(offsets) if id(offsets.buffer) in written else bindable(contiguous(offsets))
     targets = [
-        each if each._is_writable_in_vectors and each._can_be("COPY_DST") else empty(context, each.shape, each.dtype)
-        for each in results
+        array
+        if array._is_writable_in_vectors and array._can_be("COPY_DST")
+        else empty(context, array.shape, array.dtype)
+        for array in results
     ]
     _submit(context, whole, spec, plan, replace(cut, array=offsets), (sources, targets), heads)
     for target, result in zip(targets, results, strict=True):
@@ -317,15 +319,15 @@ def _submit(
         kept.append(upload_array(context, _fill_words(spec, problem.fill)))
         bound["fills"] = kept[-1]._binding()
     if cut.unchecked:
-        known = heads.row_length, heads.segments, cut.needs_full
-        bound["verdict"] = new_verdict(context, 4, offsets_error, known)._binding()
+        arguments = heads.row_length, heads.segments, cut.needs_full
+        bound["validation_flag"] = new_validation_flag(context, 4, offsets_error, arguments)._binding()
     numbers = [plan.length, heads.row_length, 0, 0, heads.segments, plan.segments, plan.tiles, plan.searches]
     params = uniform_of(context, numbers)
     steps: list[Step] = [Clear(marks.buffer, marks.offset, round_up(marks.nbytes))]
     steps += clear_shared(plan.fold, results)
     steps += [dispatch_kernel(context, kernel, params, bound, count, spec.length) for kernel, count in plan.stages]
     read = (*leaves, *results, cut.array)
-    context.submit(steps, sum(array.nbytes for array in read), held=are_owned(*read))
+    context.submit(steps, sum(array.nbytes for array in read), deferrable=are_owned(*read))
 
 
 def _fill_words(spec: ScanSpec, fill: Sequence[HostArray]) -> HostArray:
@@ -333,7 +335,7 @@ def _fill_words(spec: ScanSpec, fill: Sequence[HostArray]) -> HostArray:
     element = spec.destination
 
     def words(*fill: AnyArray) -> list[AnyArray]:
-        same = [np.ascontiguousarray(each).view(f.scalar.dtype) for each, f in zip(fill, element.fields, strict=True)]
+        same = [np.ascontiguousarray(value).view(f.scalar.dtype) for value, f in zip(fill, element.fields, strict=True)]
         return [words_of(element, same)]
 
     found: HostArray = combine_arrays(words, fill)[0]

@@ -114,11 +114,11 @@ def gradient_sources(
             if isinstance(array, DeviceArray):
                 copy = Copy(array.buffer, array.offset, into.buffer, into.offset + 4 * at, array.nbytes)
                 with context.lock:
-                    context.submit([copy], array.nbytes, held=are_owned(array))
+                    context.submit([copy], array.nbytes, deferrable=are_owned(array))
             else:
                 upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
     of_input, of_output = (
-        each if isinstance(each, DeviceArray) else upload_array(context, each) for each in (inward, outward)
+        weights if isinstance(weights, DeviceArray) else upload_array(context, weights) for weights in (inward, outward)
     )
     return GradientSources(inputs, ends, of_input, of_output, series, u.shape, decays.shape)
 
@@ -134,10 +134,10 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     inputs, ends, inward, outward = sources.inputs, sources.ends, sources.inward, sources.outward
     batches, groups, channels, _, length = sources.shape
     state_count, rows = sources.decays[3], batches * groups * channels
-    width, times, stretch = _gradient_tile(context, channels)
-    checkpoints = empty(context, (-(-length // stretch), state_count, rows), dtype)
+    width, times, interval = _gradient_tile(context, channels)
+    checkpoints = empty(context, (-(-length // interval), state_count, rows), dtype)
     results = empty(context, 2 * series, dtype)
-    varies = [each.shape[-1] > 1 for each in (inward, outward)]
+    varies = [weights.shape[-1] > 1 for weights in (inward, outward)]
     by_row = (1, batches, groups, channels, state_count, 1)
     by_time = (-(-channels // width), batches, groups, 1, state_count, length)
     row_sums = empty(context, (3 - sum(varies), prod(by_row)), dtype)
@@ -148,15 +148,15 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     first = [*parts, ends._view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with guarded(context), context.lock:
-        steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
-        steps += call.steps("gradient", second, channels=width, times=times, stretch=stretch)
+        steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=interval)
+        steps += call.steps("gradient", second, channels=width, times=times, interval=interval)
         _submit(context, steps, second)
     gradients = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
-    places = {True: 0, False: 0}
+    next_sums = {True: 0, False: 0}
     for varying in (False, *varies):
         sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
-        gradients.append(sums._view_as(shape, offset=4 * places[varying] * prod(shape)))
-        places[varying] += 1
+        gradients.append(sums._view_as(shape, offset=4 * next_sums[varying] * prod(shape)))
+        next_sums[varying] += 1
     return gradients
 
 
@@ -168,10 +168,10 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
     states = rows * min(state_count, ARRAYS.selective_states)
     if context.capabilities.adapter_type != "CPU" and states < ARRAYS.min_selective_gradient_states:
         return False
-    width, times, stretch = _gradient_tile(context, channels)
+    width, times, interval = _gradient_tile(context, channels)
     # Sums over the channels take eight at a time, and those over the states four.
-    sums = -(-8 * stretch // width) * (width // 8) + stretch * ARRAYS.selective_states // 4
-    loops = -(-length // times) + -(-length // stretch) * (1 + sums)
+    sums = -(-8 * interval // width) * (width // 8) + interval * ARRAYS.selective_states // 4
+    loops = -(-length // times) + -(-length // interval) * (1 + sums)
     return (
         length <= ARRAYS.max_selective_gradient_length
         and 4 * gradient_numbers(context, channels, state_count, length) <= context.binding_limit
@@ -181,8 +181,8 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
 
 def gradient_numbers(context: DeviceContext, channels: int, state_count: int, length: int) -> int:
     """Return the numbers of the largest array on the device for the gradient of one group of channels."""
-    width, _, stretch = _gradient_tile(context, channels)
-    strips, checkpoints = -(-channels // width), -(-length // stretch) * channels
+    width, _, interval = _gradient_tile(context, channels)
+    strips, checkpoints = -(-channels // width), -(-length // interval) * channels
     return max(3 * channels * length, checkpoints * state_count, 2 * strips * state_count * length)
 
 
@@ -237,7 +237,7 @@ class _Call:
 
 
 def _submit(context: DeviceContext, steps: list[Step], arrays: list[DeviceArray]) -> None:
-    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+    context.submit(steps, sum(array.nbytes for array in arrays), deferrable=are_owned(*arrays))
 
 
 def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> Dispatch:
@@ -262,18 +262,18 @@ def _channels_of_workgroup(channels: int) -> int:
 
 
 def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int, int]:
-    """Return the channels and steps of a tile of the gradient, and the steps of a stretch.
+    """Return the channels and steps of a tile of the gradient, and the steps of an interval.
 
     They are the first entry of `selective_gradient_tiles` that fits in workgroup memory.
     """
-    room = context.capabilities.limits["max-compute-workgroup-storage-size"]
+    max_bytes = context.capabilities.limits["max-compute-workgroup-storage-size"]
     states = ARRAYS.selective_states
-    for width, times, stretch in ARRAYS.selective_gradient_tiles:
+    for width, times, interval in ARRAYS.selective_gradient_tiles:
         width = min(width, _channels_of_workgroup(channels))
-        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * stretch * states * (width + 1)
-        if 4 * numbers <= room:
+        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * interval * states * (width + 1)
+        if 4 * numbers <= max_bytes:
             break
-    return width, times, stretch
+    return width, times, interval
 
 
 def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Steps of one dispatch. A GPU takes up to a microsecond for each, and drivers end a dispatch after a second or more.
 _STEPS = 1 << 16
 # The most steps of a loop that may wait for other calls, so that a submission takes less than a second.
-_MAX_HELD_STEPS = 1 << 12
+_MAX_DEFERRED_STEPS = 1 << 12
 
 
 def run_loop(
@@ -66,18 +66,18 @@ def run_loop(
     others = shape[:axis] + shape[axis + 1 :]
     with guarded(context), context.lock:
         code, used = elementwise_code(step, context.capabilities.native_int64)
-        places = [(i, c, field.count) for i, field in enumerate(fields) for c in range(field.count)]
+        inputs = [(i, c, field.count) for i, field in enumerate(fields) for c in range(field.count)]
         results = [(i, c, field.count) for i, field in enumerate(outputs) for c in range(field.count)]
-        known = context.capabilities
+        capabilities = context.capabilities
         text = LoopText(
             code,
             step.source,
             used,
             tuple(states),
-            tuple(places),
+            tuple(inputs),
             tuple(results),
-            known.native_int64,
-            known.packs_halves,
+            capabilities.native_int64,
+            capabilities.packs_halves,
         )
         carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
         given = [xs[index] for index in text.read]
@@ -119,11 +119,13 @@ def _submit(
             f"{context.capabilities.summary} binds. {smaller(prod(shape) // shape[axis])}"
         )
     bound = [Binding(array.buffer, array.offset, round_up(array.nbytes, 4)) for array in arrays]
-    held = shape[axis] <= _MAX_HELD_STEPS and are_owned(*arrays)
+    deferrable = shape[axis] <= _MAX_DEFERRED_STEPS and are_owned(*arrays)
     rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
     for first, steps in spans(shape[axis], _STEPS):
         numbers = [rows, inner, shape[axis], first, steps, int(reverse)]
-        submit_stage(context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, held, text=text)
+        submit_stage(
+            context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, deferrable, text=text
+        )
 
 
 def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:

@@ -22,13 +22,13 @@ from gpuscan.engine.carries import (
     start_from_carry,
 )
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_team import GivenUpError, naming, raise_first
-from gpuscan.engine.element_copy import stretch_of, write_elements
+from gpuscan.engine.element_copy import slice_axis, write_elements
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.executor_group import GivenUpError, naming, raise_first
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import Number
-from gpuscan.planning.transfer_heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
@@ -63,7 +63,7 @@ class Shard:
     out: Sequence[DeviceArray] | None = None
 
     def part(self, begin: int, end: int) -> Problem:
-        """Return the scan between two places of the axis, counted in the order of the scan, without heads."""
+        """Return the scan between two indices of the axis, counted in the order of the scan, without heads."""
         low, high = in_memory(self.problem, begin, end)
         return cut(replace(self.problem, heads=None), self.problem.axis, low, high)
 
@@ -110,9 +110,9 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
             return scan_between(shard, ends, carries[number], strategy)
         except BaseException:
             # This device scans none of its later shards.
-            for place in range(number, len(shards)):
-                if shards[place].device == shard.device and not carries[place + 1].done():
-                    carries[place + 1].set_exception(GivenUpError())
+            for later in range(number, len(shards)):
+                if shards[later].device == shard.device and not carries[later + 1].done():
+                    carries[later + 1].set_exception(GivenUpError())
             raise
 
     return on_devices(shards, scan)
@@ -127,7 +127,7 @@ def middle_of(first: Shard, second: Shard) -> int:
     problem = first.problem
     if not problem.reverse or problem.axis or 2 * problem.row_length <= second.problem.row_length:
         return 0
-    return problem.row_length // 2 // TEAMS.whole_places * TEAMS.whole_places
+    return problem.row_length // 2 // DEVICE_GROUPS.whole_places * DEVICE_GROUPS.whole_places
 
 
 def scan_out(shard: Shard) -> list[DeviceArray]:
@@ -141,7 +141,7 @@ def scan_out(shard: Shard) -> list[DeviceArray]:
 def half(shard: Shard, results: Sequence[DeviceArray], begin: int, end: int) -> Shard:
     """Return a part of a shard without segments as a shard, which writes to its part of the results."""
     low, high = in_memory(shard.problem, begin, end)
-    out = [stretch_of(result, shard.problem.axis, low, high) for result in results]
+    out = [slice_axis(result, shard.problem.axis, low, high) for result in results]
     return replace(shard, problem=shard.part(begin, end), continues=begin > 0, out=out)
 
 
@@ -164,11 +164,11 @@ def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: 
     if second == problem.row_length:
         return scan_device(executor, start_from_carry(problem, carry), strategy, out=shard.out)
     # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
-    begun = scan_device(executor, start_from_carry(shard.part(0, second), carry), strategy)
+    first_results = scan_device(executor, start_from_carry(shard.part(0, second), carry), strategy)
     results = scan_device(executor, problem, strategy, out=shard.out)
     low, high = in_memory(problem, 0, second)
-    for part, result in zip(begun, results, strict=True):
-        write_elements(part, stretch_of(result, problem.axis, low, high))
+    for part, result in zip(first_results, results, strict=True):
+        write_elements(part, slice_axis(result, problem.axis, low, high))
     return results
 
 
@@ -188,7 +188,7 @@ def reduce_shards(shards: Sequence[Shard]) -> Arrays:
     )
 
 
-def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[AnyArray]) -> None:
+def reduce_segments(shards: Sequence[Shard], results: Arrays, segment_numbers: Sequence[AnyArray]) -> None:
     """Reduce the segments of rows that are divided between shards. Write a result for each segment with elements.
 
     Each device reduces its own segments. If a segment is cut by the end of a shard, the CPU combines its parts.
@@ -196,7 +196,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
     Args:
         shards: the shards, in order, with the heads of the segments that have elements.
         results: for each field an array of the results, (*lead, segments, *tail, *element shape).
-        places: for each shard, the numbers of its segments.
+        segment_numbers: for each shard, the numbers of its segments.
 
     Raises:
         GpuscanError: as `scan_shards`.
@@ -222,23 +222,23 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
     parts: list[tuple[AnyArray, ...]] = []
     for number, (whole, begin, end) in enumerate(reduced):
         for result, values in zip(results, whole, strict=True):
-            np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
+            np.moveaxis(result, axis, 0)[segment_numbers[number]] = np.moveaxis(values, axis, 0)
         if begin is not None:
             parts.append(begin)
         if parts and (end is not None or number + 1 == len(shards) or not shards[number + 1].continues):
             # The segment that an earlier shard has begun ends here.
-            _write_combined(shards[number], parts, results, int(places[number][0]))
+            _write_combined(shards[number], parts, results, int(segment_numbers[number][0]))
             parts = []
         if end is not None:
             parts = [end]
 
 
-def _write_combined(shard: Shard, parts: Sequence[tuple[AnyArray, ...]], results: Arrays, place: int) -> None:
+def _write_combined(shard: Shard, parts: Sequence[tuple[AnyArray, ...]], results: Arrays, segment: int) -> None:
     problem = shard.problem
     alone = replace(problem, heads=None, fill=None)
     for result, values in zip(results, combine_values(shard.executor, alone, parts, whole=True), strict=True):
         segments = np.moveaxis(result, problem.axis, 0)
-        segments[place] = values.reshape(segments.shape[1:])
+        segments[segment] = values.reshape(segments.shape[1:])
 
 
 # ----- Shards that do not depend on each other
@@ -289,12 +289,12 @@ def head_ends(executor: Executor, problem: Problem) -> HeadEnds:
     if heads is None:
         return length, 0
     if isinstance(heads.cut, Offsets):
-        places = heads.places
+        starts = heads.head_indices
     elif heads.on_device:
         return _ends_on_device(executor, heads)
     else:
-        places = np.flatnonzero(heads.flags(0, length))
-    return int(places[1]) if len(places) > 1 else length, int(places[-1])
+        starts = np.flatnonzero(heads.flags(0, length))
+    return int(starts[1]) if len(starts) > 1 else length, int(starts[-1])
 
 
 @operator(name="first and last")
@@ -313,7 +313,7 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
     bits = segment_heads(executor.context, heads, in_columns=True)
     problem = make_problem(bits, _first_and_last, before=_words_with_heads)
     ends = scan_device(executor, replace(problem, keep_last_only=True))
-    first, last = (int(each._read()[0]) for each in ends)
+    first, last = (int(end._read()[0]) for end in ends)
     executor.context.check()
     if last < 0:
         return heads.row_length, 0
@@ -321,6 +321,6 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
 
 
 def _heads_in(bits: DeviceArray, word: int) -> list[int]:
-    """Return the places of the heads that a word has the bits of."""
-    (value,) = stretch_of(bits, 0, word, word + 1)._read()
+    """Return the indices of the heads that a word has the bits of."""
+    (value,) = slice_axis(bits, 0, word, word + 1)._read()
     return [32 * word + bit for bit in range(32) if int(value) >> bit & 1]

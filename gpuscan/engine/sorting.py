@@ -181,18 +181,18 @@ def sort_selected(
         return Sorted(_narrow_numbers(sorted_keys, dtype), payload)
 
 
-def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray) -> Sorted:
-    """Sort places by one digit, and move words along, so that places in one part of an array come together.
+def partition_indices(executor: Executor, indices: DeviceArray, words: DeviceArray) -> Sorted:
+    """Sort indices by one digit, and move words along, so that indices in one part of an array come together.
 
     Args:
         executor: of the arrays' device.
-        places: uint32, 1-D, longer than a sort of rows takes.
-        words: a word of 32 or 64 bits for each place.
+        indices: uint32, 1-D, longer than a sort of rows takes.
+        words: a word of 32 or 64 bits for each index.
     """
     context = executor.context
     with guarded(context), context.lock:
         payload = _PAYLOADS[entry_bytes(words)]
-        keys = Keys(bindable(places), scalar_of(places.dtype), places.size, False, True, payload, bindable(words))
+        keys = Keys(bindable(indices), scalar_of(indices.dtype), indices.size, False, True, payload, bindable(words))
         plan = plan_sort(
             keys.scalar, 1, keys.length, context.capabilities, with_payload=True, payload_words=keys.payload_words
         )
@@ -209,7 +209,7 @@ class Partitioned:
     Attributes:
         keys: the keys, in words.
         words: the words that moved along.
-        destinations: the new place of each key.
+        destinations: the new index of each key.
         offsets: where the first key of each tile with each digit is: (digit values, tiles).
     """
 
@@ -267,7 +267,7 @@ def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
 
 
 def _sort(
-    executor: Executor, keys: Keys, rows: RowSort | None, asked: str, options: SortPlanOptions
+    executor: Executor, keys: Keys, rows: RowSort | None, requested: str, options: SortPlanOptions
 ) -> tuple[DeviceArray | None, DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys, the payload and the moved words, in words.
 
@@ -279,7 +279,7 @@ def _sort(
     failed: list[str] = []
     while True:
         without = tuple(failed)
-        strategy = context.sort_strategy(asked, without)
+        strategy = context.sort_strategy(requested, without)
         plan = plan_sort(
             keys.scalar,
             keys.size // keys.length,
@@ -300,7 +300,7 @@ def _sort(
         report = read_report(context, run.state)
         if not run.has_timed_out(report):
             return sorted_arrays
-        handle_timeout(context, strategy, asked, failed)
+        handle_timeout(context, strategy, requested, failed)
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:
@@ -329,7 +329,7 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         payload=keys.payload,
     )
     clears = [_clear(sorted_keys)] if sorted_keys is not None and edges else []
-    context.submit([*clears, stage], keys.array.nbytes, held=keys.held)
+    context.submit([*clears, stage], keys.array.nbytes, deferrable=keys.deferrable)
     return sorted_keys, payload
 
 
@@ -338,7 +338,7 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
 # Sort long rows on a device, by a radix sort over tiles: in a single pass for each digit, or in three dispatches.
 
 
-# A part of `partition_places` has runs of 2**16 places, so that the words of several runs fit a GPU's cache.
+# A part of `partition_indices` has runs of 2**16 indices, so that the words of several runs fit a GPU's cache.
 _PARTITION_BIT = 16
 # 32-bit words of one step in the buffer of steps.
 _STEP_WORDS = 6
@@ -386,7 +386,7 @@ class Keys:
         return 2 if self.payload in ("pairs", "both") else 1
 
     @property
-    def held(self) -> bool:
+    def deferrable(self) -> bool:
         """True if all buffers come from the pool, so that the sort may be submitted with what comes next."""
         return self.array._owner is not None and (self.words is None or self.words._owner is not None)
 
@@ -467,7 +467,7 @@ class _TileSort:
             "with_keys": given.with_keys,
             "payload": given.payload,
             "items": plan.items,
-            "turns": plan.turns,
+            "batches": plan.batches,
             "kernel": plan.kernel,
             "keeps_destinations": False,
         }
@@ -485,7 +485,7 @@ class _TileSort:
         self._submit_step(number, upload_array(self._context, only)._binding())
 
     def by_step(self, step: Binding, destinations: DeviceArray) -> DeviceArray:
-        """Submit one step alone, which also stores the new place of each key; return the offsets of its tiles."""
+        """Submit one step alone, which also stores the new index of each key; return the offsets of its tiles."""
         self._moved.append(destinations._binding())
         self._scatter["keeps_destinations"] = True
         return self._submit_step(0, step)
@@ -508,9 +508,9 @@ class _TileSort:
         context, plan = self._context, self._plan
         assert plan.kernel is not None
         words = tuple(tuple(self._numbers(number)) for number in range(plan.digits))
-        kind = RunKind(words, _EPOCH_WORD, "counts", plan.state_bytes, plan.digits)
+        run_kind = RunKind(words, _EPOCH_WORD, "counts", plan.state_bytes, plan.digits)
         steps = self._steps_from_histogram()
-        state, epoch, params, offset, stride = context.begin(kind)
+        state, epoch, params, offset, stride = context.begin(run_kind)
         state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
         bound = [params, steps, *self._arrays, state_binding, *self._moved]
         self._submit(
@@ -552,8 +552,8 @@ class _TileSort:
         steps, params, counts = self._steps._binding(), self._params(0), histogram._binding()
         rows = plan.tiles // plan.tiles_per_row
         shape = self._digits | {"workgroup_size": plan.workgroup}
-        counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
-        workgroups = rows * -(-plan.tiles_per_row // plan.stretch)
+        counting = self._keys_shape | shape | {"tiles_per_workgroup": plan.tiles_per_workgroup, "copies": plan.copies}
+        workgroups = rows * -(-plan.tiles_per_row // plan.tiles_per_workgroup)
         self._submit(
             [
                 _clear(histogram),
@@ -582,7 +582,7 @@ class _TileSort:
 
     def _submit(self, steps: list[Step]) -> None:
         given = self._given
-        self._context.submit(steps, 4 * given.size * given.scalar.words, held=given.held)
+        self._context.submit(steps, 4 * given.size * given.scalar.words, deferrable=given.deferrable)
 
     def _params(self, step: int) -> Binding:
         return uniform_of(self._context, self._numbers(step))

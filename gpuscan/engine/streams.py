@@ -42,7 +42,7 @@ class Chunk:
 
 
 # A part of a chunk: the chunk, and the elements where the part begins and ends.
-Stretch = tuple[Chunk, int, int]
+ChunkSlice = tuple[Chunk, int, int]
 
 
 class ChunkQueue:
@@ -58,7 +58,7 @@ class ChunkQueue:
         # Chunks with elements that no part has taken yet, and the first of these elements.
         self._untaken: deque[tuple[Chunk, int]] = deque()
         self._waiting = 0
-        self._stretches: dict[int, list[Stretch]] = {}
+        self._slices: dict[int, list[ChunkSlice]] = {}
         self.arrived = 0
 
     def await_elements(self, count: int) -> bool:
@@ -86,33 +86,33 @@ class ChunkQueue:
             count = length if more else self._waiting
             if count == 0:
                 return
-            self._stretches[start] = self._take(count)
+            self._slices[start] = self._take(count)
             yield piece(spec, start, count, last=not more)
             start += count
             if not more:
                 return
 
-    def _take(self, count: int) -> list[Stretch]:
-        """Take the next elements as stretches of chunks."""
-        stretches = []
+    def _take(self, count: int) -> list[ChunkSlice]:
+        """Take the next elements as slices of chunks."""
+        slices = []
         self._waiting -= count
         while count:
             chunk, begin = self._untaken.popleft()
             n = min(count, chunk.length - begin)
             if n:
-                stretches.append((chunk, begin, begin + n))
+                slices.append((chunk, begin, begin + n))
             if begin + n < chunk.length:
                 self._untaken.appendleft((chunk, begin + n))
             count -= n
-        return stretches
+        return slices
 
-    def stretches(self, part: Part) -> list[Stretch]:
-        """Return the stretches of chunks that a part consists of."""
-        return self._stretches[part.start]
+    def slices(self, part: Part) -> list[ChunkSlice]:
+        """Return the slices of chunks that a part consists of."""
+        return self._slices[part.start]
 
     def finish(self, part: Part) -> None:
         """Note that all results of a part are computed."""
-        for chunk, _, end in self._stretches.pop(part.start):
+        for chunk, _, end in self._slices.pop(part.start):
             chunk.done = end
 
     def pop_finished(self) -> Iterator[Chunk]:
@@ -136,7 +136,7 @@ class ChunkField:
     def fill(self, part: Part, memory: Bytes) -> None:
         """Write the part's elements to `memory`."""
         at = 0
-        for chunk, begin, end in self._queue.stretches(part):
+        for chunk, begin, end in self._queue.slices(part):
             data = bytes_of(chunk.leaves[self._number][begin:end])
             copy(memory[at : at + data.nbytes], data)
             at += data.nbytes
@@ -144,7 +144,7 @@ class ChunkField:
     def write_back(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
         at = 0
-        for chunk, begin, end in self._queue.stretches(part):
+        for chunk, begin, end in self._queue.slices(part):
             target = bytes_of(chunk.results[self._number][begin:end])
             copy(target, memory[at : at + target.nbytes])
             at += target.nbytes
@@ -168,7 +168,7 @@ class ChunkHeads(HeadBits):
         """Upload the part's bits."""
         del kept
         assert buffers is not None
-        marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.stretches(part) if chunk.marks is not None]
+        marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.slices(part) if chunk.marks is not None]
         return buffers.write_heads(as_words(np.concatenate(marks)))
 
 

@@ -71,7 +71,7 @@ def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
     )
     with context.pause_recording():
         run, steps = steps_of_plan(context, single, buffers)
-        context.submit(steps, 0, held=True)
+        context.submit(steps, 0, deferrable=True)
         outcome = run.outcome(read_report(context, run.state))
     mismatched = outcome is Outcome.WRONG_SUBGROUP_SIZE
     context.runs.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)

@@ -97,16 +97,16 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         return RowScan(combine, axis, reverse, tuple(leaf.ndim for leaf in like))
 
     def combine_flat(left: Arrays, right: Arrays) -> Arrays:
-        shared = left[count:]
-        return [*call_with(flat, free, shared, left[:count], right[:count]), *shared]
+        free_values = left[count:]
+        return [*call_with(flat, free, free_values, left[:count], right[:count]), *free_values]
 
     def by_jax(*values: jax.Array) -> Arrays:
-        shared = values[count:]
+        free_values = values[count:]
 
         def function(left: Arrays, right: Arrays) -> Arrays:
-            return call_with(flat, free, shared, left, right)
+            return call_with(flat, free, free_values, left, right)
 
-        return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *shared
+        return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *free_values
 
     scan = DifferentiableScan(make_rows(combine_flat, 1), combine_flat, by_jax, make_rows)
     return jax.tree.unflatten(tree, scan.results(operands)[:count])
@@ -192,14 +192,14 @@ class DifferentiableScan:
     def cotangents(self, leaves: Arrays, results: Arrays, given: Arrays) -> Arrays:
         """Return the cotangents of the leaves, from the cotangents of the results."""
         # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
-        weights = [jnp.conj(each) for each in given]
+        weights = [jnp.conj(array) for array in given]
         count = len(leaves)
         conjugates = _call_on_host(
             lambda arrays: self.rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
             [*leaves, *results, *weights],
             leaves,
         )
-        return tuple(jnp.conj(each) for each in conjugates)
+        return tuple(jnp.conj(array) for array in conjugates)
 
     @cached_property
     def _dual(self) -> RowScan | None:
@@ -255,7 +255,7 @@ def _compute_derivative(*arrays: jax.Array, scan: DifferentiableScan, transposed
 
 @_derivative.def_abstract_eval
 def _infer_shapes(*avals: jax.core.ShapedArray, **_: object) -> list[jax.core.ShapedArray]:
-    return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
+    return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in _thirds(avals)[0]]
 
 
 def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -267,7 +267,7 @@ def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[li
     (leaves, results, vectors), (of_leaves, _, of_vectors) = _thirds(primals), _thirds(tangents)
     outputs = _derivative.bind(*primals, **options)
     by_vectors = _derivative.bind(*leaves, *results, *map(ad.instantiate_zeros, of_vectors), **options)
-    if all(isinstance(each, ad.Zero) for each in of_leaves):
+    if all(isinstance(tangent, ad.Zero) for tangent in of_leaves):
         return outputs, by_vectors
 
     def by_jax(*leaves: jax.Array) -> Arrays:

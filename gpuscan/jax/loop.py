@@ -58,13 +58,13 @@ def loop(
     leaves, tree = jax.tree.flatten(init)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     inputs, form = jax.tree.flatten(xs)
-    inputs = [jnp.asarray(each) for each in inputs]
+    inputs = [jnp.asarray(leaf) for leaf in inputs]
     steps = _length(inputs, length)
     reverse = as_flag("reverse", reverse)
     # A loop needs an array to count its steps along.
     given = inputs or [jnp.zeros(steps, jnp.float32)]
     likes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    parts = [jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in given]
+    parts = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in given]
 
     def call_step(carry: Arrays, x: Arrays) -> object:
         return f(jax.tree.unflatten(tree, carry), jax.tree.unflatten(form, [*x] if inputs else []))
@@ -73,7 +73,7 @@ def loop(
     if not isinstance(shapes, tuple) or len(shapes) != 2:
         what = f"{len(shapes)} values" if isinstance(shapes, (tuple, list)) else "one value"
         raise TypeError(f"f returned {what}; return a pair of the next carry and y")
-    returned, rest = (jax.tree.flatten(each) for each in shapes)
+    returned, rest = (jax.tree.flatten(leaf) for leaf in shapes)
     _check_carry(returned, (likes, tree))
 
     def flat(carry: Arrays, x: Arrays) -> list[jax.Array]:
@@ -84,12 +84,12 @@ def loop(
     count = len(leaves)
 
     def step(carry: Arrays, x: Arrays) -> list[jax.Array]:
-        shared = carry[count:]
-        outputs = call_with(flat, free, shared, carry[:count], x)
-        return [*outputs[:count], *shared, *outputs[count:]]
+        free_values = carry[count:]
+        outputs = call_with(flat, free, free_values, carry[:count], x)
+        return [*outputs[:count], *free_values, *outputs[count:]]
 
     starts = [*leaves, *free]
-    dtypes = [[np.dtype(each.dtype) for each in group] for group in (starts, given)]
+    dtypes = [[np.dtype(leaf.dtype) for leaf in group] for group in (starts, given)]
 
     def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
         avals = [
@@ -100,7 +100,7 @@ def loop(
 
     key = None if free else function_key(f)
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
-    traced = row_loop(name_of(f), make, [each.shape for each in starts], [each.shape[1:] for each in given], whole)
+    traced = row_loop(name_of(f), make, [leaf.shape for leaf in starts], [leaf.shape[1:] for leaf in given], whole)
     traced.check(*dtypes)
     last, ys = _differentiable(traced, reverse, [*likes, *free], rest[0], steps)(starts, given)
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
@@ -112,9 +112,9 @@ def _length(inputs: Arrays, length: int | None) -> int:
     Raises:
         ValueError: the lengths differ, or there is none.
     """
-    if any(not each.ndim for each in inputs):
+    if any(not leaf.ndim for leaf in inputs):
         raise ValueError("xs with a single number was passed; pass arrays with the axis of the loop in front")
-    lengths = [each.shape[0] for each in inputs]
+    lengths = [leaf.shape[0] for leaf in inputs]
     count = None if length is None else as_integer(length)
     if length is not None and count is None:
         raise TypeError(f"length={length!r} was passed; pass an integer")
@@ -136,8 +136,8 @@ def _check_carry(returned: tuple[Likes, jax.tree_util.PyTreeDef], given: tuple[L
         one.shape == other.shape and one.dtype == other.dtype for one, other in zip(results, likes, strict=True)
     )
     if not same:
-        shown = [f"{each.dtype}{list(each.shape)}" for each in results]
-        wanted = [f"{each.dtype}{list(each.shape)}" for each in likes]
+        shown = [f"{aval.dtype}{list(aval.shape)}" for aval in results]
+        wanted = [f"{aval.dtype}{list(aval.shape)}" for aval in likes]
         raise TypeError(
             f"f returned a carry of {tree} with {', '.join(shown)} for an init of {form} with {', '.join(wanted)}; "
             f"return a "
@@ -149,18 +149,18 @@ def _differentiable(
     traced: RowLoop, reverse: bool, carry: Likes, outputs: Likes, steps: int
 ) -> Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]:
     """Return the loop as a function of the arrays of init and of xs, with a gradient in reverse mode."""
-    last = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in carry)
-    ys = tuple(jax.ShapeDtypeStruct((steps, *each.shape), each.dtype) for each in outputs)
+    last = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in carry)
+    ys = tuple(jax.ShapeDtypeStruct((steps, *aval.shape), aval.dtype) for aval in outputs)
 
     def on_host(init: Arrays, xs: Arrays) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
-        arrays = [[np.asarray(each) for each in group] for group in (init, xs)]
+        arrays = [[np.asarray(array) for array in group] for group in (init, xs)]
         carry, results = traced.results(arrays[0], arrays[1], reverse)
         return tuple(_like(carry, last)), tuple(_like(results, ys))
 
     def gradient(
         init: Arrays, xs: Arrays, of_carry: Arrays, of_ys: Arrays
     ) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
-        arrays = [[np.asarray(each) for each in group] for group in (init, xs, of_carry, of_ys)]
+        arrays = [[np.asarray(array) for array in group] for group in (init, xs, of_carry, of_ys)]
         of_init, of_xs = traced.gradients(arrays[0], arrays[1], arrays[2], arrays[3], reverse)
         return tuple(_like(of_init, arrays[0])), tuple(_like(of_xs, arrays[1]))
 
@@ -176,7 +176,7 @@ def _differentiable(
 
     def backward(saved: tuple[Arrays, Arrays], given: tuple[Arrays, Arrays]) -> tuple[Arrays, ...]:
         init, xs = saved
-        shapes = tuple(tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group) for group in (init, xs))
+        shapes = tuple(tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in group) for group in (init, xs))
         weights = [
             tuple(
                 jnp.zeros(like.shape, like.dtype) if weight.dtype == jax.dtypes.float0 else weight

@@ -73,12 +73,12 @@ def array_step(
     """
     closed = jax.make_jaxpr(function)([*carry], [*xs])
     consts = [constants_of(const) for const in closed.consts]
-    shapes = [tuple(each.shape) for each in closed.out_avals]
+    shapes = [tuple(aval.shape) for aval in closed.out_avals]
 
     def interpret_arrays(arrays: Sequence[Numbers]) -> list[Numbers]:
         return _run(closed.jaxpr, consts, arrays, name)
 
-    return interpret_arrays, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
+    return interpret_arrays, shapes, [np.dtype(aval.dtype) for aval in closed.out_avals]
 
 
 def free_values(function: Callable[..., object], left: Likes, right: Likes) -> list[jax.Array]:
@@ -110,23 +110,23 @@ def call_with(
     if not free:
         return list(function([*left], [*right]))
     closed = jax.make_jaxpr(function)([*left], [*right])
-    others = {id(known): value for known, value in zip(free, values, strict=True)}
+    others = {id(variable): value for variable, value in zip(free, values, strict=True)}
     consts = [others.get(id(const), const) for const in closed.consts]
     return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*left, *right))
 
 
 def _run(jaxpr: Jaxpr, consts: Sequence[Numbers], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
     """Return the results of a jaxpr."""
-    known: dict[Var, Numbers] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+    value_of: dict[Var, Numbers] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
 
     def read(atom: Literal | Var) -> Numbers:
         if isinstance(atom, Literal):
             return constants_of(np.asarray(atom.val, atom.aval.dtype))
-        return known[atom]
+        return value_of[atom]
 
     for equation in jaxpr.eqns:
         results = _apply(equation, [read(atom) for atom in equation.invars], name)
-        known.update(zip(equation.outvars, results, strict=True))
+        value_of.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -211,8 +211,8 @@ def div(x: Numbers, y: Numbers, *, dtype: AnyDType) -> Numbers:
     return apply(np.divide, x, y)
 
 
-def shift_right(x: Numbers, y: Numbers, *, dtype: AnyDType, kind: str) -> Numbers:
-    if dtype.kind != kind:
+def shift_right(x: Numbers, y: Numbers, *, dtype: AnyDType, dtype_kind: str) -> Numbers:
+    if dtype.kind != dtype_kind:
         raise NotImplementedError(f"that shift of {dtype}")
     return apply(np.right_shift, x, y)
 
@@ -220,8 +220,8 @@ def shift_right(x: Numbers, y: Numbers, *, dtype: AnyDType, kind: str) -> Number
 # Primitives that depend on the dtype of the result.
 TYPED: dict[str, Callable[..., Numbers]] = {
     "div": div,
-    "shift_right_arithmetic": partial(shift_right, kind="i"),
-    "shift_right_logical": partial(shift_right, kind="u"),
+    "shift_right_arithmetic": partial(shift_right, dtype_kind="i"),
+    "shift_right_logical": partial(shift_right, dtype_kind="u"),
 }
 
 
@@ -239,8 +239,8 @@ def round_numbers(x: Numbers, *, rounding_method: jax.lax.RoundingMethod) -> Num
 
 def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: object) -> Numbers:
     own = [1] * len(shape)
-    for axis, place in enumerate(broadcast_dimensions):
-        own[place] = x.shape[axis]
+    for axis, target_axis in enumerate(broadcast_dimensions):
+        own[target_axis] = x.shape[axis]
     return np.broadcast_to(x.reshape(own), tuple(shape))
 
 
@@ -277,8 +277,8 @@ def lu(x: Numbers, **_: object) -> list[Numbers]:
     def factor(rows: Rows) -> tuple[Rows, list[int], list[object]]:
         swaps = factor_lu(rows, len(rows[0]))
         order: Rows = [[np.int32(row)] for row in range(len(rows))]
-        for row, place in enumerate(swaps):
-            swap_rows(order, row, place)
+        for row, pivot in enumerate(swaps):
+            swap_rows(order, row, pivot)
         return rows, swaps, [row for (row,) in order]
 
     return over_matrices(factor, x)
@@ -324,27 +324,27 @@ def gather(
     numbers = dimension_numbers
     batched = tuple(getattr(numbers, "operand_batching_dims", ()))
     by_batch = dict(zip(batched, getattr(numbers, "start_indices_batching_dims", ()), strict=True))
-    kept = [axis for axis in range(x.ndim) if axis not in (*numbers.collapsed_slice_dims, *batched)]
-    sliced = dict(zip(numbers.offset_dims, (slice_sizes[axis] for axis in kept), strict=True))
-    places = iter(indices.shape[:-1])
-    shape = [sliced[axis] if axis in sliced else next(places) for axis in range(indices.ndim - 1 + len(sliced))]
+    window_axes = [axis for axis in range(x.ndim) if axis not in (*numbers.collapsed_slice_dims, *batched)]
+    sliced = dict(zip(numbers.offset_dims, (slice_sizes[axis] for axis in window_axes), strict=True))
+    batch_lengths = iter(indices.shape[:-1])
+    shape = [sliced[axis] if axis in sliced else next(batch_lengths) for axis in range(indices.ndim - 1 + len(sliced))]
     fills = "FILL" in str(mode)
-    picked = []
+    entries = []
     for at in np.ndindex(*shape):
         batch = tuple(at[axis] for axis in range(len(shape)) if axis not in sliced)
-        place = dict.fromkeys(range(x.ndim), 0)
-        place |= {axis: at[out] for axis, out in zip(kept, numbers.offset_dims, strict=True)}
-        place |= {axis: batch[other] for axis, other in by_batch.items()}
+        position = dict.fromkeys(range(x.ndim), 0)
+        position |= {axis: at[out] for axis, out in zip(window_axes, numbers.offset_dims, strict=True)}
+        position |= {axis: batch[other] for axis, other in by_batch.items()}
         starts = dict(zip(numbers.start_index_map, indices[batch], strict=True))
         limits = {axis: x.shape[axis] - slice_sizes[axis] for axis in starts}
-        picked.append(_pick(x, place, starts, limits, fills))
-    return make_number_array(picked, tuple(shape))
+        entries.append(_pick(x, position, starts, limits, fills))
+    return make_number_array(entries, tuple(shape))
 
 
-def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
+def _pick(x: Numbers, position: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
     """Return the number of an array at a place, which the starts of a slice move along some axes."""
     if not starts:
-        return x[tuple(place[axis] for axis in range(x.ndim))]
+        return x[tuple(position[axis] for axis in range(x.ndim))]
     (axis, start), *rest = starts.items()
     if is_other(start):
         return OTHER
@@ -356,7 +356,7 @@ def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dic
         raise IndexError(f"index {start} was passed for an axis of {x.shape[axis]} numbers")
     if is_constant:
         choices = [min(max(int(start), 0), limits[axis])]
-    moved = [_pick(x, place | {axis: place[axis] + choice}, dict(rest), limits, fills) for choice in choices]
+    moved = [_pick(x, position | {axis: position[axis] + choice}, dict(rest), limits, fills) for choice in choices]
     if any(map(is_other, moved)):
         return OTHER
     result = moved[0]

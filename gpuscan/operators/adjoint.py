@@ -38,7 +38,7 @@ class Slot(NamedTuple):
     """An array that the backward pass reads: a field of a bundle.
 
     Attributes:
-        bundle: ``"x"``, ``"y"`` or ``"grad"`` (grad_y); ``"previous"``, the states before the elements; or ``"begun"``,
+        bundle: ``"x"``, ``"y"`` or ``"grad"`` (grad_y); ``"previous"``, states before elements; or ``"has_previous"``,
             one bool that is False for the first element of a row or segment.
         field: the number of the field.
         ahead: True if an element takes the value of the element after it in the order of the forward scan, or zero.
@@ -123,14 +123,14 @@ class _Derivation:
         self.results = self._apply_operator(flat, self.left, self.right)
         self.next_results = self._apply_operator(flat, self.next_left, self.next_right)
         self.grad = [self.calculus.wide(node) for node in self._numbers("grad", exclusive)]
-        self.begun = self._input(Slot("begun"), Field("begun", BOOL), 0)
+        self.has_previous = self._input(Slot("has_previous"), Field("has_previous", BOOL), 0)
         # The type of the recurrence's numbers. Where an operator is no analytic function of complex numbers, their real
         # and imaginary parts are numbers of their own.
         self.whole = is_analytic(self.next_results, self.next_left)
         self.scalar = COMPLEX64 if self.whole else FLOAT64 if FLOAT64 in self.own else FLOAT32
         self.units = [
-            (place, part)
-            for place, scalar in enumerate(self.own)
+            (index, part)
+            for index, scalar in enumerate(self.own)
             for part in ((0, 1) if scalar == COMPLEX64 and not self.whole else (None,))
         ]
         vector = Field("vector", self.scalar, (len(self.units),))
@@ -158,7 +158,7 @@ class _Derivation:
     def _apply_operator(self, flat: Sequence[Node], left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
         """Return the operator's results for these arguments."""
         pairs = [(i, component) for i, field in enumerate(self.element.fields) for component in range(field.count)]
-        places = {pair: place for place, pair in enumerate(pairs)}
+        places = {pair: index for index, pair in enumerate(pairs)}
         inputs = [node for node in reachable(flat) if node.op == "input"]
         return copy_nodes(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
 
@@ -169,8 +169,8 @@ class _Derivation:
             return self.graph.complex(self.graph.cast(first, FLOAT32), self.graph.cast(next(units), FLOAT32))
         return self.graph.cast(first, FLOAT32) if scalar.kind == "float" and scalar.bits < 64 else first
 
-    def _unit(self, numbers: Sequence[Node | None], place: int, part: int | None) -> Node:
-        node = numbers[place]
+    def _unit(self, numbers: Sequence[Node | None], index: int, part: int | None) -> Node:
+        node = numbers[index]
         if node is None:
             return self.graph.constant(0, self.scalar)
         return self.graph.cast(node if part is None else self.graph.parts(node)[part], self.scalar)
@@ -189,9 +189,9 @@ class _Derivation:
         """
         wide = self.calculus.wide
         exact = not self.exclusive and all(scalar.bits > 16 for scalar in self.own)
-        known = {node.index: y for (node, _), y in zip(given, states, strict=False) if exact and node.args}
+        computed = {node.index: y for (node, _), y in zip(given, states, strict=False) if exact and node.args}
         pairs = [(node, self.graph.cast(cotangent, wide(node).scalar)) for node, cotangent in given]
-        return cotangents(self.graph, pairs, inputs, self.described, known)
+        return cotangents(self.graph, pairs, inputs, self.described, computed)
 
     def _passes_through(self, flat: Sequence[Node], identity: Sequence[AnyArray]) -> bool:
         """Return True if the derivatives say by themselves that ``op(identity, x)`` has the derivative 1."""
@@ -216,7 +216,7 @@ class _Derivation:
         carried = self._find_carried_numbers(results)
         maps = transitions(pattern, len(carried))
         scalars = [self.scalar] * (maps.width - len(carried)) + [node.scalar for node in carried]
-        before = [*(matrix[place] for place in maps.places), *vector, *carried]
+        before = [*(matrix[index] for index in maps.places), *vector, *carried]
         slots, step = self._before(before, maps.element(scalars))
         after = self._after(maps, scalars, carried, results, [*fields, *firsts])
         return Adjoint(slots, step, maps.operator, after, bundle_of(firsts), self.start)
@@ -226,10 +226,10 @@ class _Derivation:
         zero, one = self.graph.constant(0, self.scalar), self.graph.constant(1, self.scalar)
         entries: dict[tuple[int, int], Node] = {}
         ahead = self._numbers("y", True)
-        for j, (place, part) in enumerate(self.units):
-            result = self.next_results[place]
+        for j, (index, part) in enumerate(self.units):
+            result = self.next_results[index]
             seed = self.calculus.like(1j if part == 1 else 1, self.calculus.wide(result))
-            row = self._backwards([(result, seed)], self.next_left, ahead[place : place + 1])
+            row = self._backwards([(result, seed)], self.next_left, ahead[index : index + 1])
             for i, unit in enumerate(self.units):
                 node = self._unit(row, *unit)
                 entries[i, j] = zero if is_constant(node, 0) else one if is_constant(node, 1) else node
@@ -242,11 +242,11 @@ class _Derivation:
         numbers = []
         for node, whole, scalar in zip(grads, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
-            node = node if self.seeded else self._once_begun(node, whole)
+            node = node if self.seeded else self._unless_first(node, whole)
             numbers.append(self.graph.cast(node, scalar))
         return numbers
 
-    def _once_begun(self, node: Node, whole: Node) -> Node:
+    def _unless_first(self, node: Node, whole: Node) -> Node:
         """Return G for a first element, which is the first state if there is no value before it, and otherwise `node`.
 
         Where it is a product with G, or G is chosen, the flag is combined with the other operand or with the condition,
@@ -257,11 +257,11 @@ class _Derivation:
             condition, yes, no = node.args
             if yes is whole:
                 condition, yes = graph.apply("logical_not", (condition,), BOOL), no
-            return graph.select(graph.apply("logical_and", (self.begun, condition), BOOL), yes, whole)
+            return graph.select(graph.apply("logical_and", (self.has_previous, condition), BOOL), yes, whole)
         if node.op == "multiply" and whole in node.args:
             factor = node.args[1] if node.args[0] is whole else node.args[0]
-            return self.calculus.times(whole, graph.select(self.begun, factor, self.calculus.like(1, factor)))
-        return graph.select(self.begun, node, whole)
+            return self.calculus.times(whole, graph.select(self.has_previous, factor, self.calculus.like(1, factor)))
+        return graph.select(self.has_previous, node, whole)
 
     def _first(self) -> list[Node]:
         """Return the numbers of the cotangent of `initial`: 0 unless the element is the first."""
@@ -272,7 +272,7 @@ class _Derivation:
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
             # The first result of an exclusive scan is the value itself.
             node = self.calculus.add(node, own) if self.exclusive else node
-            numbers.append(self.graph.select(self.begun, self.calculus.like(0, node), node))
+            numbers.append(self.graph.select(self.has_previous, self.calculus.like(0, node), node))
         return numbers
 
     def _find_carried_numbers(self, results: Sequence[Node]) -> list[Node]:
@@ -346,7 +346,7 @@ def with_flag(fields: Sequence[Field], count: int) -> Map:
     kept = fields[:count]
     nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(kept)]
     nodes.append([graph.constant(True, BOOL)])
-    return map_of(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
+    return map_of(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("has_previous", BOOL)]))
 
 
 def _right(left: object, right: object) -> object:
@@ -422,17 +422,17 @@ def cotangents(
     sums: dict[int, Node] = {}
 
     def collect(node: Node, cotangent: Node) -> None:
-        known = sums.get(node.index)
-        sums[node.index] = cotangent if known is None else calculus.add(known, cotangent)
+        before = sums.get(node.index)
+        sums[node.index] = cotangent if before is None else calculus.add(before, cotangent)
 
     for node, cotangent in results:
         if node.index in depends:
             collect(node, cotangent)
     for node in reversed(reachable(nodes)):
-        known = sums.get(node.index)
-        if known is not None and node.args:
+        cotangent_sum = sums.get(node.index)
+        if cotangent_sum is not None and node.args:
             value = (known_values or {}).get(node.index, node)
-            _pass_on(calculus, node, calculus.wide(value), known, depends, collect, described)
+            _pass_on(calculus, node, calculus.wide(value), cotangent_sum, depends, collect, described)
     return [sums.get(node.index) for node in inputs]
 
 
@@ -535,7 +535,7 @@ def pattern_of(entries: Sequence[Sequence[Hashable]], zero: Hashable, one: Hasha
             break
         classes = refined
     stored = sorted({entry for row in classes for entry in row if entry not in (ZERO, ONE)})
-    order = {ZERO: ZERO, ONE: ONE} | {entry: place for place, entry in enumerate(stored)}
+    order = {ZERO: ZERO, ONE: ONE} | {entry: index for index, entry in enumerate(stored)}
     return tuple(tuple(order[entry] for entry in row) for row in classes)
 
 

@@ -26,7 +26,9 @@ _LOWEST_BITS, _MINUS_INFINITY_BITS = np.float32(-86).view(np.uint32), np.uint32(
 def fit(function: Callable[[Any], Any], low: float, high: float, degree: int) -> tuple[float, ...]:
     """Return the coefficients of a polynomial close to the function between two numbers, the highest power first."""
     polynomial = np.polynomial.Chebyshev.interpolate(function, degree, [low, high])
-    return tuple(float(np.float32(each)) for each in polynomial.convert(kind=np.polynomial.Polynomial).coef[::-1])
+    return tuple(
+        float(np.float32(coefficient)) for coefficient in polynomial.convert(kind=np.polynomial.Polynomial).coef[::-1]
+    )
 
 
 # NumPy's polynomials take longer to import than this module, and few programs need them.

@@ -138,7 +138,7 @@ def combine_code(
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
-    nodes = reachable([node for each in traced.fields for node in each])
+    nodes = reachable([node for field_nodes in traced.fields for node in field_nodes])
     late = low_bits_suffice(nodes)
     captured = _Captured("combine", traced if captures and operator.kinds is None else None)
     names = captured.names
@@ -225,7 +225,7 @@ def _quick_code(
         "fn quick_combine(a: Element, b: Element) -> Element", arguments, traced.fields, element, "Element",
         native_int64, names=names, fixed=True, quick=steps.nodes,
     )  # fmt: skip
-    numbers = [_number_of("x", element, *place) for place in float_components(element)]
+    numbers = [_number_of("x", element, *component) for component in float_components(element)]
     return f"{bounds_code(steps, numbers)}\n\n{combine}", steps
 
 
@@ -273,7 +273,7 @@ def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
 
 def _size_of(numbers: list[bytes | Expression]) -> int:
     """Return how many bytes numbers take. Other values of them take as many."""
-    return sum(len(concrete(present(each))) for each in numbers)
+    return sum(len(concrete(present(number))) for number in numbers)
 
 
 # ----- Quick steps with fixed bits
@@ -345,8 +345,8 @@ def find_quick_steps(
     """
     if any(node.op in _READS_NAN for node in nodes):
         return QuickSteps(frozenset())
-    places = {place: index for index, place in enumerate(float_components(element))}
-    known: dict[int, Bounds] = {}
+    places = {position: index for index, position in enumerate(float_components(element))}
+    node_bounds: dict[int, Bounds] = {}
     quick: set[int] = set()
     lines: list[str] = []
     lowest: list[str] = []
@@ -356,15 +356,17 @@ def find_quick_steps(
         return f"e{len(lines) - 1}"
 
     for node in nodes:
-        bounds = [known.get(arg.index) for arg in node.args]
+        bounds = [node_bounds.get(arg.index) for arg in node.args]
         if node.op == "input":
             argument, field, component = node.data
             if (field, component) in places:
-                place = places[field, component]
-                known[node.index] = Bounds(f"{'ab'[argument]}.least{place}", f"{'ab'[argument]}.step{place}")
+                position = places[field, component]
+                node_bounds[node.index] = Bounds(
+                    f"{'ab'[argument]}.least{position}", f"{'ab'[argument]}.step{position}"
+                )
         elif node.op == "constant" and node.scalar.kind == "float" and node.scalar.bits <= 32:
             least = name(f"exponent_of(f32_size({spelled(node)}))")
-            known[node.index] = Bounds(least, name(f"{least} - {SIGNIFICAND_BITS - 1}"))
+            node_bounds[node.index] = Bounds(least, name(f"{least} - {SIGNIFICAND_BITS - 1}"))
         elif has_quick_form(node):
             left, right = bounds
             if left is None or right is None:
@@ -373,37 +375,39 @@ def find_quick_steps(
             if node.op == "multiply":
                 least = name(f"min({left.least} + {right.least}, {ZERO_EXPONENT})")
                 lowest += [left.least, right.least, least]
-                known[node.index] = Bounds(least, name(f"{least} - {SIGNIFICAND_BITS - 1}"))
+                node_bounds[node.index] = Bounds(least, name(f"{least} - {SIGNIFICAND_BITS - 1}"))
             else:
                 step = name(f"min({left.step}, {right.step})")
                 lowest.append(step)
-                known[node.index] = Bounds(step, step)
+                node_bounds[node.index] = Bounds(step, step)
         elif node.op in CHOICES or node.op == "select":
-            chosen = [each for each in bounds[-2:] if each is not None]
+            chosen = [number_bounds for number_bounds in bounds[-2:] if number_bounds is not None]
             if len(chosen) == 2:
                 least, step = (
                     name(f"min({x}, {y})") for x, y in zip(*((b.least, b.step) for b in chosen), strict=True)
                 )
-                known[node.index] = Bounds(least, step)
+                node_bounds[node.index] = Bounds(least, step)
         elif node.op in _SAME_SIZE and bounds[0] is not None:
-            known[node.index] = bounds[0]
+            node_bounds[node.index] = bounds[0]
         elif node.op in ("trunc", "floor", "ceil", "rint"):
-            known[node.index] = Bounds("0", "0")  # whole numbers
+            node_bounds[node.index] = Bounds("0", "0")  # whole numbers
         elif node.op == "cast" and node.scalar.kind == "float" and node.scalar.bits <= 32:
             if bounds[0] is not None:
-                known[node.index] = bounds[0]
+                node_bounds[node.index] = bounds[0]
             elif node.args[0].scalar.kind != "float" and node.args[0].scalar.kind != "complex":
-                known[node.index] = Bounds("0", "0")  # whole numbers
+                node_bounds[node.index] = Bounds("0", "0")  # whole numbers
     if not quick:
         return QuickSteps(frozenset())
-    results = [known.get(fields[field][component].index) for field, component in places]
+    results = [node_bounds.get(fields[field][component].index) for field, component in places]
     has_products = any(node.op == "multiply" for node in nodes if node.index in quick)
     if not has_products:
         # Elements of a sum are tested once, so later steps also rely on numbers that these steps choose or pass on.
-        lowest += [each.step for each in results if each]
+        lowest += [number_bounds.step for number_bounds in results if number_bounds]
     lines.append(f"*lowest = {smallest_of(lowest)};")
     # The kernel computes unknown bounds from the result itself. These values are not read.
-    exponents = [(each.least, each.step) if each else ("0", "0") for each in results]
+    exponents = [
+        (number_bounds.least, number_bounds.step) if number_bounds else ("0", "0") for number_bounds in results
+    ]
     lines.append(f"return Bounds({', '.join(text for pair in exponents for text in pair)});")
     return QuickSteps(frozenset(quick), tuple(lines), has_products, None in results)
 
@@ -411,8 +415,8 @@ def find_quick_steps(
 def smallest_of(expressions: Sequence[str]) -> str:
     """Return the WGSL of the smallest of integers."""
     text = expressions[0]
-    for each in dict.fromkeys(expressions[1:]):
-        text = f"min({text}, {each})"
+    for expression in dict.fromkeys(expressions[1:]):
+        text = f"min({text}, {expression})"
     return text
 
 
@@ -425,10 +429,14 @@ def bounds_code(steps: QuickSteps, numbers: Sequence[str]) -> str:
     """
     places = range(len(numbers))
     sizes = ", ".join(f"f32_size({number})" for number in numbers)
-    smaller = ", ".join(f"min(a[{place}], b[{place}])" for place in places)
-    members = "\n".join(f"    least{place}: i32,\n    step{place}: i32," for place in places)
-    lower = ", ".join(f"min(a.{each}{place}, b.{each}{place})" for place in places for each in ("least", "step"))
-    known = ", ".join(f"exponent_of(sizes[{i}]), exponent_of(sizes[{i}]) - {SIGNIFICAND_BITS - 1}i" for i in places)
+    smaller = ", ".join(f"min(a[{position}], b[{position}])" for position in places)
+    members = "\n".join(f"    least{position}: i32,\n    step{position}: i32," for position in places)
+    lower = ", ".join(
+        f"min(a.{bound}{position}, b.{bound}{position})" for position in places for bound in ("least", "step")
+    )
+    initial_bounds = ", ".join(
+        f"exponent_of(sizes[{i}]), exponent_of(sizes[{i}]) - {SIGNIFICAND_BITS - 1}i" for i in places
+    )
     lines = "\n".join(f"    {line}" for line in steps.lines)
     return f"""\
 alias Sizes = array<u32, {len(numbers)}>;
@@ -456,7 +464,7 @@ fn exponent_of(size: u32) -> i32 {{
 }}
 
 fn bounds_of(sizes: Sizes) -> Bounds {{
-    return Bounds({known});
+    return Bounds({initial_bounds});
 }}
 
 // The bounds of elements that are combined. Quick steps are right if `lowest`, of all that they add and multiply, is no
@@ -553,11 +561,11 @@ def _construct_result(
     fields: Sequence[Sequence[Node]], texts: dict[int, Text], result: Element, result_type: str, native_int64: bool
 ) -> str:
     parts = []
-    for each, nodes in zip(result.fields, fields, strict=True):
-        bare = result.single and not each.shape
+    for result_field, nodes in zip(result.fields, fields, strict=True):
+        bare = result.single and not result_field.shape
         numbers = [texts[node.index].text if bare else texts[node.index].argument for node in nodes]
-        array_type = result_type if result.single else each.wgsl(native_int64)
-        parts.append(_call(array_type, numbers) if each.shape else numbers[0])
+        array_type = result_type if result.single else result_field.wgsl(native_int64)
+        parts.append(_call(array_type, numbers) if result_field.shape else numbers[0])
     return parts[0] if result.single else _call(result_type, parts)
 
 

@@ -40,8 +40,8 @@ def is_other(number: object) -> bool:
 def make_number_array(numbers: Sequence[object], shape: tuple[int, ...]) -> Numbers:
     """Return an array of these numbers. `np.array` would take apart a number that is itself an array."""
     flat = np.empty(len(numbers), object)
-    for place, number in enumerate(numbers):
-        flat[place] = number
+    for index, number in enumerate(numbers):
+        flat[index] = number
     return flat.reshape(shape)
 
 
@@ -83,7 +83,7 @@ def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Any:
 def apply(function: Callable[..., object], *arrays: object) -> Numbers:
     """Return a function of numbers for each place of arrays, which are broadcast; single numbers are, too."""
     whole = np.broadcast_arrays(
-        *(each if isinstance(each, np.ndarray) else make_number_array([each], ()) for each in arrays)
+        *(argument if isinstance(argument, np.ndarray) else make_number_array([argument], ()) for argument in arrays)
     )
     shape = whole[0].shape
     results = []

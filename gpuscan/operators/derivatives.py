@@ -119,11 +119,11 @@ def _negate(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.negative(g)
 
 
-def _other_factor(place: int) -> Derivative:
-    return lambda c, args, y, g: c.times(g, c.conj(args[1 - place]))
+def _other_factor(operand: int) -> Derivative:
+    return lambda c, args, y, g: c.times(g, c.conj(args[1 - operand]))
 
 
-def _chosen(name: str, place: int) -> Derivative:
+def _chosen(name: str, operand: int) -> Derivative:
     """Give the cotangent to the operand that is chosen; of equal ones, to the left."""
     nan_wins = name in ("minimum", "maximum")
     order = "greater_equal" if name in ("maximum", "fmax") else "less_equal"
@@ -132,7 +132,7 @@ def _chosen(name: str, place: int) -> Derivative:
         # NaN is on neither side of a comparison.
         nan = c.call("isnan", args[0] if nan_wins else args[1])
         left = c.call("logical_or", c.call(order, *args), nan)
-        return c.unless(left, g) if place else c.where(left, g)
+        return c.unless(left, g) if operand else c.where(left, g)
 
     return derivative
 
@@ -158,11 +158,11 @@ def _exponent(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.times(g, c.conj(c.unless(zero, c.times(y, c.call("log", a)))))
 
 
-def _share(place: int) -> Derivative:
+def _share(operand: int) -> Derivative:
     """Return the derivative of ``logaddexp``: ``exp(a - y)``, but 1 where a equals y, and 0 where both are -inf."""
 
     def derivative(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
-        a = args[place]
+        a = args[operand]
         share = c.exponential(c.call("subtract", a, y))
         nothing = c.call("equal", a, c.like(-np.inf, a))
         whole = c.unless(nothing, c.like(1, a))
@@ -171,21 +171,21 @@ def _share(place: int) -> Derivative:
     return derivative
 
 
-def _leg(place: int) -> Derivative:
+def _leg(operand: int) -> Derivative:
     """Return the derivative of ``hypot``; 0 at the origin, as PyTorch has it."""
 
     def derivative(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
-        return c.times(g, c.unless(c.call("equal", y, c.like(0, y)), c.over(args[place], y)))
+        return c.times(g, c.unless(c.call("equal", y, c.like(0, y)), c.over(args[operand], y)))
 
     return derivative
 
 
-def _angle(place: int) -> Derivative:
+def _angle(operand: int) -> Derivative:
     """Return the derivative of ``arctan2``; 0 at the origin."""
 
     def derivative(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
         square = c.add(c.times(args[0], args[0]), c.times(args[1], args[1]))
-        slope = c.over(args[1] if place == 0 else c.negative(args[0]), square)
+        slope = c.over(args[1] if operand == 0 else c.negative(args[0]), square)
         return c.times(g, c.unless(c.call("equal", square, c.like(0, square)), slope))
 
     return derivative
@@ -204,8 +204,8 @@ def _imag(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.graph.complex(c.like(0, g), g)
 
 
-def _part(place: int) -> Derivative:
-    return lambda c, args, y, g: c.graph.parts(g)[place]
+def _part(component: int) -> Derivative:
+    return lambda c, args, y, g: c.graph.parts(g)[component]
 
 
 def _slope(slope: Callable[[Calculus, Node, Node], Node]) -> tuple[Derivative]:

@@ -84,8 +84,8 @@ class Node:
         nodes = (self, *others)
         sources = tuple([compute_dtype(node.scalar) for node in nodes])
         with np.errstate(all="ignore"):
-            found: T = reveal(derive(of_bytes(function, sources), *[node.data for node in nodes]))
-        return found
+            result: T = reveal(derive(of_bytes(function, sources), *[node.data for node in nodes]))
+        return result
 
 
 @lru_cache(maxsize=16)
@@ -193,7 +193,7 @@ class Graph:
         """Return the constant that NumPy computes from constants."""
         with np.errstate(all="ignore"):
             data = [arg.data for arg in args]
-            if all(type(each) is bytes for each in data):
+            if all(type(value) is bytes for value in data):
                 return self.constant(function(*(arg.value for arg in args)), scalar)
             sources = tuple(compute_dtype(arg.scalar) for arg in args)
             return self.constant(derive(of_bytes(function, sources), *data), scalar)
@@ -261,11 +261,11 @@ def needs_widening(nodes: Iterable[Node]) -> bool:
 
 def reachable(results: Sequence[Node]) -> list[Node]:
     """Return every node that the results need. Arguments stand before the nodes that use them."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     waiting = list(results)
     while waiting:
         node = waiting.pop()
-        if node.index not in found:
-            found[node.index] = node
+        if node.index not in nodes:
+            nodes[node.index] = node
             waiting.extend(node.args)
-    return [found[index] for index in sorted(found)]
+    return [nodes[index] for index in sorted(nodes)]

@@ -61,12 +61,12 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
     """
     try:
         if floats is not None:
-            found: list[float] = []
+            found_floats: list[float] = []
             try:
-                key = _value_key(function, numbers, [], found)
+                key = _value_key(function, numbers, [], found_floats)
             except _NeedsFloatsError:
                 return _value_key(function, numbers, [])
-            floats += found
+            floats += found_floats
             return key
         return _value_key(function, numbers, [])
     except _UnknownError:
@@ -84,19 +84,19 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
     leaves = iter(parameters.leaves[first:])
 
     def replacement(value: Any) -> Any:
-        kind = type(value)
-        if kind in FLOATS:
+        value_type = type(value)
+        if value_type in FLOATS:
             return Parameter(next(leaves))
-        if kind is tuple:
+        if value_type is tuple:
             return tuple(map(replacement, value))
-        if kind is partial:
+        if value_type is partial:
             function, arguments = replacement(value.func), map(replacement, value.args)
             return partial(
                 function,
                 *arguments,
                 **dict(zip(value.keywords, map(replacement, value.keywords.values()), strict=True)),
             )
-        return again(value) if kind is FunctionType and not never_changes(value) else value
+        return again(value) if value_type is FunctionType and not never_changes(value) else value
 
     def again(given: FunctionType) -> FunctionType:
         # The order is that of `_code_key`.
@@ -125,7 +125,7 @@ def has_closure(function: object) -> bool:
 
 
 def _value_key(
-    value: Any, numbers: bool, within: Sequence[object], floats: list[float] | None = None, *, shared: bool = False
+    value: Any, numbers: bool, within: Sequence[object], floats: list[float] | None = None, *, by_name: bool = False
 ) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
@@ -134,37 +134,37 @@ def _value_key(
         numbers: as in `function_key`.
         within: the functions that this one is called in.
         floats: as in `function_key`.
-        shared: True for what is read by its name: floats in it are not replaced.
+        by_name: True for what is read by its name: floats in it are not replaced.
     """
-    kind = type(value)
-    if kind is FunctionType:
-        return _code_key(value, numbers, within, floats, shared)
-    if kind in FLOATS and floats is not None and not shared:
+    value_type = type(value)
+    if value_type is FunctionType:
+        return _code_key(value, numbers, within, floats, by_name)
+    if value_type in FLOATS and floats is not None and not by_name:
         floats.append(value)
-        return Parameter, kind
-    if kind is Switch:
-        return _value_key(value.with_parameters, numbers, within, floats, shared=shared)
-    if kind is ModuleType and _is_of_fixed(value.__name__):
+        return Parameter, value_type
+    if value_type is Switch:
+        return _value_key(value.with_parameters, numbers, within, floats, by_name=by_name)
+    if value_type is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
-        if kind is Parameter:
+        if value_type is Parameter:
             return value._expression  # type: ignore[no-any-return]
         # `repr` writes every NaN in the same way, whatever its sign and payload, so the bytes of a scalar are the key.
         if isinstance(value, np.generic):
-            return kind, value.dtype, value.tobytes()
-        if isinstance(value, np.dtype) or (kind in _NUMBERS and value == value):
-            return kind, repr(value)
-        if (kind.__module__, kind.__name__) in _CONSTANTS:
-            return kind, repr(value)
-        if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+            return value_type, value.dtype, value.tobytes()
+        if isinstance(value, np.dtype) or (value_type in _NUMBERS and value == value):
+            return value_type, repr(value)
+        if (value_type.__module__, value_type.__name__) in _CONSTANTS:
+            return value_type, repr(value)
+        if value_type is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
-    if kind is tuple:
-        return tuple([_value_key(each, numbers, within, floats, shared=shared) for each in value])
-    if kind is partial and not value.__dict__:
+    if value_type is tuple:
+        return tuple([_value_key(part, numbers, within, floats, by_name=by_name) for part in value])
+    if value_type is partial and not value.__dict__:
         parts = value.func, *value.args, *value.keywords.values()
-        found = [_value_key(each, numbers, within, floats, shared=shared) for each in parts]
-        return partial, tuple(value.keywords), *found
-    if kind is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
+        part_keys = [_value_key(part, numbers, within, floats, by_name=by_name) for part in parts]
+        return partial, tuple(value.keywords), *part_keys
+    if value_type is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
         return value  # type: ignore[no-any-return]
     if isinstance(value, type) and _is_of_fixed(value.__module__):
         return value
@@ -180,41 +180,41 @@ def _is_of_fixed(module: object) -> bool:
 
 
 def _code_key(
-    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[float] | None, shared: bool
+    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[float] | None, by_name: bool
 ) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):
         return function
     if floats is not None and _needs_floats(function.__code__):
         raise _NeedsFloatsError
-    if any(function is each for each in within):
+    if any(function is outer for outer in within):
         if floats is not None:
             # It would have to call itself with parameters.
             raise _NeedsFloatsError
-        return "recursive", [function is each for each in within].index(True)
+        return "recursive", [function is outer for outer in within].index(True)
     names = _names_of(function.__code__)
     # The attributes of a function may be read by its name. gpuscan's functions do not do so.
     if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
         raise _UnknownError
     inner = [*within, function]
-    found: list[Hashable] = [function.__code__]
+    keys: list[Hashable] = [function.__code__]
     for default in function.__defaults__ or ():
-        found.append(_value_key(default, numbers, inner, floats, shared=shared))
+        keys.append(_value_key(default, numbers, inner, floats, by_name=by_name))
     for name, default in (function.__kwdefaults__ or {}).items():
-        found.append((name, _value_key(default, numbers, inner, floats, shared=shared)))
+        keys.append((name, _value_key(default, numbers, inner, floats, by_name=by_name)))
     for cell in function.__closure__ or ():
         try:
-            found.append(_value_key(cell.cell_contents, numbers, inner, floats, shared=shared))
+            keys.append(_value_key(cell.cell_contents, numbers, inner, floats, by_name=by_name))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    known: dict[str, object] = function.__globals__
+    global_values: dict[str, object] = function.__globals__
     builtin: dict[str, object] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
     for name in names:
         # Anybody can put a name into the builtins, too.
-        values = known if name in known else builtin
+        values = global_values if name in global_values else builtin
         if name in values:
-            found.append((name, _value_key(values[name], numbers, inner, floats, shared=True)))
-    return tuple(found)
+            keys.append((name, _value_key(values[name], numbers, inner, floats, by_name=True)))
+    return tuple(keys)
 
 
 @lru_cache(maxsize=512)
@@ -232,8 +232,10 @@ def _needs_floats(code: CodeType) -> bool:
     """Return True for code that may ask for the type of a float, or that assigns to variables of other functions."""
     for block in _blocks(code):
         operations = list(dis.get_instructions(block))
-        outer = {each.argval for each in operations if each.opcode in _STORES}.intersection(block.co_freevars)
-        if outer or any(each.opcode == _MATCH for each in operations):
+        outer = {instruction.argval for instruction in operations if instruction.opcode in _STORES}.intersection(
+            block.co_freevars
+        )
+        if outer or any(instruction.opcode == _MATCH for instruction in operations):
             return True
         if not _TYPE_NAMES.isdisjoint(block.co_names):
             return True

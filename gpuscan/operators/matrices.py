@@ -24,13 +24,13 @@ def factor_lu(rows: Rows, size: int) -> list[Any]:
     """
     swaps = []
     for column in range(min(size, len(rows))):
-        place, largest = np.int32(column), np.abs(rows[column][column])
+        pivot, largest = np.int32(column), np.abs(rows[column][column])
         for below in range(column + 1, len(rows)):
             number = np.abs(rows[below][column])
             larger = number > largest
-            place, largest = select(larger, np.int32(below), place), select(larger, number, largest)
-        swap_rows(rows, column, place)
-        swaps.append(place)
+            pivot, largest = select(larger, np.int32(below), pivot), select(larger, number, largest)
+        swap_rows(rows, column, pivot)
+        swaps.append(pivot)
         for below in range(column + 1, len(rows)):
             factor = rows[below][column] / rows[column][column]
             rest = zip(rows[below][column + 1 :], rows[column][column + 1 :], strict=True)
@@ -38,10 +38,10 @@ def factor_lu(rows: Rows, size: int) -> list[Any]:
     return swaps
 
 
-def swap_rows(rows: Rows, row: int, place: object) -> None:
-    """Swap a row in place with the one after it that has the number `place`, if there is one."""
+def swap_rows(rows: Rows, row: int, number: object) -> None:
+    """Swap a row in place with the one after it that has the number `number`, if there is one."""
     for below in range(row + 1, len(rows)):
-        here = place == below
+        here = number == below
         pairs = list(zip(rows[row], rows[below], strict=True))
         rows[row] = [select(here, other, top) for top, other in pairs]
         rows[below] = [select(here, top, other) for top, other in pairs]
@@ -85,16 +85,16 @@ def determinant(a: Rows) -> Number:
     """Return the determinant of a square matrix."""
     rows = [list(row) for row in a]
     result = sign_of_swaps(factor_lu(rows, len(rows)), np.ones_like(rows[0][0]))
-    for place, row in enumerate(rows):
-        result = result * row[place]
+    for index, row in enumerate(rows):
+        result = result * row[index]
     return result
 
 
 def sign_of_swaps(swaps: Sequence[object], one: Number) -> Number:
     """Return the sign of the permutation that swaps make: `one` or its negative."""
     sign = one
-    for row, place in enumerate(swaps):
-        sign = select(place == row, sign, -sign)
+    for row, other in enumerate(swaps):
+        sign = select(other == row, sign, -sign)
     return sign
 
 
@@ -128,10 +128,10 @@ def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -
         if unknown:
             # The results have the shapes that other matrices give.
             parts = [make_number_array(list(np.eye(*part.shape, dtype=np.float32).flat), part.shape) for part in parts]
-        results = [_array(each) for each in function(*([list(row) for row in part] for part in parts))]
-        results_of_matrices.append([np.full(each.shape, OTHER, object) for each in results] if unknown else results)
+        results = [_array(result) for result in function(*([list(row) for row in part] for part in parts))]
+        results_of_matrices.append([np.full(result.shape, OTHER, object) for result in results] if unknown else results)
     return [
-        make_number_array([number for each in parts for number in each.flat], (*batch, *parts[0].shape))
+        make_number_array([number for result in parts for number in result.flat], (*batch, *parts[0].shape))
         for parts in zip(*results_of_matrices, strict=True)
     ]
 
@@ -140,5 +140,5 @@ def _array(numbers: object) -> Numbers:
     """Return nested lists of numbers as an array."""
     if not isinstance(numbers, list):
         return make_number_array([numbers], ())
-    parts = [_array(each) for each in numbers]
+    parts = [_array(row) for row in numbers]
     return make_number_array([number for part in parts for number in part.flat], (len(parts), *parts[0].shape))

@@ -147,11 +147,11 @@ def _advice_for(op: object) -> str | None:
         if op is function or (isinstance(op, str) and op == name):
             return _ARGUMENT_ADVICE.format(sign=sign)
     try:
-        known = _OF_ARRAYS.get(op)
+        operator_name = _OF_ARRAYS.get(op)
     except TypeError:
         # It cannot be hashed.
         return None
-    return None if known is None else f"pass {known!r}"
+    return None if operator_name is None else f"pass {operator_name!r}"
 
 
 def _choices() -> str:

@@ -55,13 +55,13 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def number(self) -> Any:
         """Return the number of an array of one number."""
-        found = derive(_number, self.expression)
-        return Parameter(found) if isinstance(found, Expression) else found
+        number = derive(_number, self.expression)
+        return Parameter(number) if isinstance(number, Expression) else number
 
     def __int__(self) -> int:
         """Return the integer of an array of one number. It becomes a part of the key of the program."""
-        found: int = reveal(derive(int, self.expression))
-        return found
+        integer: int = reveal(derive(int, self.expression))
+        return integer
 
     @property
     def content(self) -> bytes | Expression:
@@ -74,8 +74,8 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.array(self.expression.value, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        known = [np.asarray(each) if isinstance(each, ParameterArray) else each for each in inputs]
-        return getattr(ufunc, method)(*known, **options)
+        arguments = [np.asarray(argument) if isinstance(argument, ParameterArray) else argument for argument in inputs]
+        return getattr(ufunc, method)(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -94,7 +94,7 @@ def broadcast_array(array: Any, shape: tuple[int, ...]) -> Any:
 
 def arrays_hold(predicate: Callable[..., Any], *arrays: HostArray) -> bool:
     """Return what a predicate of all numbers of some arrays says. Of parameters, nothing else is revealed."""
-    unknown = [each.expression for each in arrays if isinstance(each, ParameterArray)]
+    unknown = [array.expression for array in arrays if isinstance(array, ParameterArray)]
     if len(unknown) < len(arrays):
         return bool(predicate(*map(np.asarray, arrays)))
     return reveal(derive(_truth(predicate), *unknown)) is True
@@ -119,13 +119,13 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
             be asked about its results: each object would become a part of the key.
         arrays: arrays of NumPy, and of parameters.
     """
-    unknown = [each.expression for each in arrays if isinstance(each, ParameterArray)]
+    unknown = [array.expression for array in arrays if isinstance(array, ParameterArray)]
     if not unknown:
         return list(function(*arrays))
 
     def of_unknown(*values: AnyArray) -> Sequence[AnyArray]:
         following = iter(values)
-        return function(*[next(following) if isinstance(each, ParameterArray) else each for each in arrays])
+        return function(*[next(following) if isinstance(array, ParameterArray) else array for array in arrays])
 
     return _split(derive(function if len(unknown) == len(arrays) else of_unknown, *unknown))
 
@@ -138,9 +138,9 @@ def compute_array(function: Callable[..., AnyArray], *operands: Any) -> HostArra
             not depend on the numbers.
         operands: numbers, parameters and constants with a text of their own.
     """
-    given = [each._expression if is_float_parameter(each) else each for each in operands]
-    found: HostArray = _array_of(derive(function, *given))
-    return found
+    given = [operand._expression if is_float_parameter(operand) else operand for operand in operands]
+    array: HostArray = _array_of(derive(function, *given))
+    return array
 
 
 def compute_arrays(function: Callable[..., Sequence[AnyArray]], array: HostArray, *constants: object) -> list[Any]:
@@ -148,12 +148,12 @@ def compute_arrays(function: Callable[..., Sequence[AnyArray]], array: HostArray
     return _split(derive(function, array.expression if isinstance(array, ParameterArray) else array, *constants))
 
 
-def _split(found: Any) -> list[Any]:
+def _split(expression: Any) -> list[Any]:
     """Return the arrays of several that a function returned."""
-    if not isinstance(found, Expression):
-        return list(found)
-    results: Any = found.value
-    return [_array_of(derive(operator.getitem, found, place)) for place in range(len(results))]
+    if not isinstance(expression, Expression):
+        return list(expression)
+    results: Any = expression.value
+    return [_array_of(derive(operator.getitem, expression, index)) for index in range(len(results))]
 
 
 def as_parameter_array(value: Any) -> ParameterArray | None:
@@ -161,45 +161,45 @@ def as_parameter_array(value: Any) -> ParameterArray | None:
     if isinstance(value, ParameterArray):
         return value
     if is_float_parameter(value):
-        found = compute_array(np.asarray, value)
+        array = compute_array(np.asarray, value)
     elif type(value) in (list, tuple) and any(map(is_float_parameter, value)):
-        found = compute_array(_join_numbers, *value)
+        array = compute_array(_join_numbers, *value)
     else:
         return None
-    return found if isinstance(found, ParameterArray) else None
+    return array if isinstance(array, ParameterArray) else None
 
 
 def words_of_floats(floats: HostArray) -> list[Any]:
     """Return the bits of numbers of float32 as integers, or as expressions of the parameters."""
     if isinstance(floats, ParameterArray):
-        return [derive(_word, floats.expression, place) for place in range(floats.size)]
+        return [derive(_word, floats.expression, index) for index in range(floats.size)]
     words: list[Any] = floats.view(np.uint32).tolist()
     return words
 
 
 def is_float_parameter(value: object) -> TypeGuard[Parameter]:
     """Return True for a parameter in the place of a float of Python or NumPy."""
-    return type(value) is Parameter and value.kind in FLOATS
+    return type(value) is Parameter and value.number_type in FLOATS
 
 
 def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
     """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
-    found = derive(_cast, number._expression, dtypes)
-    return Parameter(found) if isinstance(found, Expression) else found
+    cast = derive(_cast, number._expression, dtypes)
+    return Parameter(cast) if isinstance(cast, Expression) else cast
 
 
 def _reveal_leaves(expression: Expression) -> None:
     """Reveal the parameters that an expression is computed from."""
     if expression.function is None:
         expression.reveal()
-    for each in expression.operands:
-        if isinstance(each, Expression):
-            _reveal_leaves(each)
+    for operand in expression.operands:
+        if isinstance(operand, Expression):
+            _reveal_leaves(operand)
 
 
-def _array_of(found: Any) -> Any:
+def _array_of(value: Any) -> Any:
     # What takes too many operations is revealed already, and is a constant.
-    return ParameterArray(found) if isinstance(found, Expression) else found
+    return ParameterArray(value) if isinstance(value, Expression) else value
 
 
 def _cast(number: object, dtypes: tuple[AnyDType, ...]) -> Any:
@@ -236,8 +236,8 @@ def _number(array: AnyArray) -> Any:
     return array.reshape(())[()]
 
 
-def _word(array: AnyArray, place: int) -> int:
-    return int(array.view(np.uint32)[place])
+def _word(array: AnyArray, index: int) -> int:
+    return int(array.view(np.uint32)[index])
 
 
 def _join_numbers(*numbers: object) -> AnyArray:

@@ -73,7 +73,7 @@ class Expression:
     ) -> None:
         self.parameters, self.function, self.operands = parameters, function, operands
         self.value, self.structure = value, structure
-        self.size: int = 1 + sum(each.size for each in operands if type(each) is Expression)
+        self.size: int = 1 + sum(operand.size for operand in operands if type(operand) is Expression)
         self._hash = hash((id(parameters), structure))
 
     def __eq__(self, other: object) -> bool:
@@ -91,9 +91,9 @@ class Expression:
         """Return the value, on which the program depends from now on."""
         if type(self.value) is Size:
             return reveal_size(self.value)
-        kind = type(self.value)
-        has_bits = kind in FLOATS or kind is np.ndarray
-        shown: Any = self if kind in _EXACT else derive(bits_of if has_bits else repr, self)
+        value_type = type(self.value)
+        has_bits = value_type in FLOATS or value_type is np.ndarray
+        shown: Any = self if value_type in _EXACT else derive(bits_of if has_bits else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
@@ -103,28 +103,30 @@ def derive(function: Callable[..., T], *operands: object) -> T | Expression:
 
     The function depends on its arguments alone. An error of it is raised, and depends on the values of the operands.
     """
-    expressions = [each for each in operands if type(each) is Expression]
-    values = [each.value if type(each) is Expression else each for each in operands]
+    expressions = [operand for operand in operands if type(operand) is Expression]
+    values = [operand.value if type(operand) is Expression else operand for operand in operands]
     if not expressions:
         return function(*values)
     parameters = expressions[0].parameters
     try:
         value = apply(function, *values)
     except Exception:
-        for each in expressions:
-            each.reveal()
+        for operand in expressions:
+            operand.reveal()
         raise
-    size = sum(each.size for each in expressions)
-    if size >= _MAX_SIZE or any(each.parameters is not parameters for each in expressions):
-        for each in expressions:
-            each.reveal()
+    size = sum(operand.size for operand in expressions)
+    if size >= _MAX_SIZE or any(operand.parameters is not parameters for operand in expressions):
+        for operand in expressions:
+            operand.reveal()
         return value
-    described = (each.structure if type(each) is Expression else (type(each), repr(each)) for each in operands)
-    found = Expression(parameters, function, operands, value, (function, *described))
+    described = (
+        operand.structure if type(operand) is Expression else (type(operand), repr(operand)) for operand in operands
+    )
+    expression = Expression(parameters, function, operands, value, (function, *described))
     if function in _FALLIBLE:
         # A call with floats for which it raises an error raises it, too, even if nothing uses the value.
-        reveal(derive(_is_defined, found))
-    return found
+        reveal(derive(_is_defined, expression))
+    return expression
 
 
 def _is_defined(value: object) -> bool:
@@ -172,29 +174,31 @@ class Computation:
         constants: list[object] = []
         # What each step computes one more value from: the index of a float or of a step, or ~ the index of a constant.
         steps: list[tuple[Callable[..., object], list[int]]] = []
-        known: dict[Hashable, int] = {}
+        step_numbers: dict[Hashable, int] = {}
 
-        def place(operand: object) -> int:
+        def index_of(operand: object) -> int:
             if type(operand) is not Expression:
                 constants.append(operand)
                 return ~(len(constants) - 1)
             if operand.function is None:
                 assert isinstance(operand.structure, int)
                 return operand.structure
-            if operand.structure not in known:
-                operands = [place(each) for each in operand.operands]
+            if operand.structure not in step_numbers:
+                operands = [index_of(item) for item in operand.operands]
                 steps.append((operand.function, operands))
-                known[operand.structure] = count + len(steps) - 1
-            return known[operand.structure]
+                step_numbers[operand.structure] = count + len(steps) - 1
+            return step_numbers[operand.structure]
 
-        def index(found: int) -> int:
+        def index(number: int) -> int:
             """Return an index among the constants, the floats and the steps."""
-            return ~found if found < 0 else len(constants) + found
+            return ~number if number < 0 else len(constants) + number
 
-        results = [place(each) for each in given]
+        results = [index_of(item) for item in given]
         self._constants = constants
-        self._steps: list[tuple[Any, tuple[int, ...]]] = [(each, tuple(map(index, given))) for each, given in steps]
-        self._results = [index(each) for each in results]
+        self._steps: list[tuple[Any, tuple[int, ...]]] = [
+            (function, tuple(map(index, given))) for function, given in steps
+        ]
+        self._results = [index(item) for item in results]
 
     def __call__(self, floats: Sequence[Any]) -> list[object]:
         """Return the values of the expressions; `FAILED` for each that is not defined for these floats."""
@@ -204,17 +208,17 @@ class Computation:
         as_array, read = np.asarray, np.frombuffer
         with np.errstate(all="ignore"):
             for function, operands in self._steps:
-                if failed and any(value_of(each) is FAILED for each in operands):
+                if failed and any(value_of(operand) is FAILED for operand in operands):
                     values.append(FAILED)
                     continue
                 try:
                     # Most steps are of these kinds. A call of such a function takes a few times as long.
-                    kind = type(function)
-                    if kind is BytesIn:
+                    function_type = type(function)
+                    if function_type is BytesIn:
                         value = as_array(values[operands[0]]).astype(function.dtype).tobytes()
-                    elif kind is OfBytes and len(operands) == 1:
+                    elif function_type is OfBytes and len(operands) == 1:
                         value = function.function(read(values[operands[0]], function.sources[0])[0])
-                    elif kind is OfBytes and len(operands) == 2:
+                    elif function_type is OfBytes and len(operands) == 2:
                         one, two = function.sources
                         value = function.function(read(values[operands[0]], one)[0], read(values[operands[1]], two)[0])
                     else:
@@ -239,7 +243,7 @@ class Parameters:
 
     def __init__(self, floats: Sequence[Any]) -> None:
         # The caller may write to its arrays later.
-        self.floats = tuple([each.copy() if type(each) is np.ndarray else each for each in floats])
+        self.floats = tuple([value.copy() if type(value) is np.ndarray else value for value in floats])
         self.revealed: dict[Hashable, Expression] = {}
         self.leaves = [Expression(self, None, (), value, index) for index, value in enumerate(self.floats)]
 
@@ -314,10 +318,10 @@ class Switch:
 def trace_with_parameters() -> Iterator[set[Parameters]]:
     """Call functions with their parameters in the ``with``, and add the parameters of each function to the set."""
     before = _mode.traced
-    found: set[Parameters] = set()
-    _mode.traced = found
+    traced: set[Parameters] = set()
+    _mode.traced = traced
     try:
-        yield found
+        yield traced
     finally:
         _mode.traced = before
 
@@ -351,15 +355,15 @@ def _question(function: Callable[..., T]) -> Callable[..., T]:
     """Return a method of `Parameter` that reveals what a function gives for it."""
 
     def method(self: Parameter, *arguments: object) -> T:
-        found: T = reveal(derive(function, self._expression, *arguments))
-        return found
+        answer: T = reveal(derive(function, self._expression, *arguments))
+        return answer
 
     return method
 
 
 def _record(function: Callable[..., T], *operands: object) -> T | Parameter:
-    found = derive(function, *(each._expression if type(each) is Parameter else each for each in operands))
-    return Parameter(found) if isinstance(found, Expression) else found
+    result = derive(function, *(operand._expression if type(operand) is Parameter else operand for operand in operands))
+    return Parameter(result) if isinstance(result, Expression) else result
 
 
 class Parameter:
@@ -374,10 +378,10 @@ class Parameter:
         self._expression = expression
 
     @property
-    def kind(self) -> type:
+    def number_type(self) -> type:
         """The type of the value, which no value of a float changes."""
-        found: type = self._expression.value.__class__  # also of a size
-        return found
+        number_type: type = self._expression.value.__class__  # also of a size
+        return number_type
 
     @property
     def present(self) -> Any:
@@ -438,14 +442,14 @@ class Parameter:
         return np.array(reveal(self), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        if any(_has_own_form(each) for each in inputs):
+        if any(_has_own_form(operand) for operand in inputs):
             return NotImplemented
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
     def __array_function__(
         self, function: Callable[..., object], types: Iterable[type], args: object, options: object
     ) -> object:
-        if any(kind is not Parameter and kind is not np.ndarray for kind in types):
+        if any(argument_type is not Parameter and argument_type is not np.ndarray for argument_type in types):
             return NotImplemented
         return function(*_reveal_all(args), **_reveal_all(options))
 
@@ -511,7 +515,7 @@ class OfBytes:
 
     def __call__(self, *numbers: bytes) -> Any:
         return self.function(
-            *(np.frombuffer(each, dtype)[0] for each, dtype in zip(numbers, self.sources, strict=True))
+            *(np.frombuffer(number, dtype)[0] for number, dtype in zip(numbers, self.sources, strict=True))
         )
 
 

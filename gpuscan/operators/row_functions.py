@@ -88,13 +88,15 @@ def row_operator(
     """
     constants = tuple(constants or [False] * len(shapes))
     reasons: list[Exception] = []
-    ranks = [len(shape) for shape, shared in zip(shapes, constants, strict=True) if not shared]
+    ranks = [len(shape) for shape, is_constant in zip(shapes, constants, strict=True) if not is_constant]
     for lead in range(min(ranks), axis, -1):
-        own = [shape if shared else shape[lead:] for shape, shared in zip(shapes, constants, strict=True)]
+        own = [shape if is_constant else shape[lead:] for shape, is_constant in zip(shapes, constants, strict=True)]
         if sum(map(prod, own)) > MAX_NUMBERS:
             break
         try:
-            function = make([_with_rows(shape, lead, shared) for shape, shared in zip(own, constants, strict=True)])
+            function = make(
+                [_with_rows(shape, lead, is_constant) for shape, is_constant in zip(own, constants, strict=True)]
+            )
             return _make_operator(name, function, lead, own, dtypes, constants)
         except OperatorError as error:
             # An index may be one of an element's axis, where a row's is shorter.
@@ -117,7 +119,7 @@ def check_combined(
     name: str,
     results: tuple[Sequence[Any], Any],
     elements: tuple[Sequence[Any], Any],
-    kind: str,
+    type_name: str,
     conversion: str,
 ) -> None:
     """Raise an error unless a function of elements returns arrays like its arguments.
@@ -126,7 +128,7 @@ def check_combined(
         name: the function's parameter, for messages.
         results: the leaves of what the function returned, and its pytree.
         elements: the leaves of an argument, and its pytree.
-        kind: what the framework calls its arrays.
+        type_name: what the framework calls its arrays.
         conversion: how to convert the result to the dtype of an array x.
 
     Raises:
@@ -144,7 +146,7 @@ def check_combined(
             )
         if result.shape != element.shape:
             raise ValueError(
-                f"{name} returned {kind} of shape {tuple(result.shape)} for elements of shape "
+                f"{name} returned {type_name} of shape {tuple(result.shape)} for elements of shape "
                 f"{tuple(element.shape)}; return that shape"
             )
 
@@ -153,9 +155,9 @@ class _MixedRowsError(Exception):
     """A result depends on other rows."""
 
 
-def _with_rows(shape: tuple[int, ...], lead: int, shared: bool) -> tuple[int, ...]:
+def _with_rows(shape: tuple[int, ...], lead: int, is_constant: bool) -> tuple[int, ...]:
     """Return the shape of a leaf while the function is traced."""
-    return shape if shared else (ROWS,) * lead + shape
+    return shape if is_constant else (ROWS,) * lead + shape
 
 
 def _make_operator(
@@ -175,13 +177,13 @@ def _make_operator(
     rows = dict.fromkeys([*corners, *edges])
     traced = [_in_row(function, lead, own, shapes, dtypes, constants, row) for row in rows]
     described = []
-    for each in traced:
-        result = trace_operator(each, element, name)
+    for traced_function in traced:
+        result = trace_operator(traced_function, element, name)
         nodes = reachable([node for numbers in result.fields for node in numbers])
-        places = {node.index: place for place, node in enumerate(nodes)}
+        places = {node.index: number for number, node in enumerate(nodes)}
         graph = [(node.op, tuple(places[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes]
         described.append((graph, [[places[node.index] for node in numbers] for numbers in result.fields]))
-    if any(each != described[0] for each in described):
+    if any(description != described[0] for description in described):
         raise _MixedRowsError("it treats rows differently")
 
     @functools.cache
@@ -191,8 +193,8 @@ def _make_operator(
             for given in (left, right):
                 # No result in question depends on the other leaves.
                 whole = [
-                    np.full(_with_rows(shape, lead, shared), OTHER, object)
-                    for shape, shared in zip(own, constants, strict=True)
+                    np.full(_with_rows(shape, lead, is_constant), OTHER, object)
+                    for shape, is_constant in zip(own, constants, strict=True)
                 ]
                 for leaf, numbers in zip(leaves, given, strict=True):
                     whole[leaf] = numbers
@@ -200,10 +202,10 @@ def _make_operator(
             results = function(*sides)
             return [results[leaf] for leaf in leaves]
 
-        picked = [[given[leaf] for leaf in leaves] for given in (own, dtypes, constants)]
-        return _make_operator(name, part, lead, picked[0], picked[1], tuple(picked[2]))  # type: ignore[arg-type]
+        kept = [[given[leaf] for leaf in leaves] for given in (own, dtypes, constants)]
+        return _make_operator(name, part, lead, kept[0], kept[1], tuple(kept[2]))  # type: ignore[arg-type]
 
-    reads = [{node.data[1] for node in reachable(each) if node.op == "input"} for each in result.fields]
+    reads = [{node.data[1] for node in reachable(field_nodes) if node.op == "input"} for field_nodes in result.fields]
     return RowOperator(
         operator(traced[0], name=name, element_axes=axes), lead, shapes, element, constants, _connect(reads), restrict
     )
@@ -237,9 +239,9 @@ def _in_row(
 
     def spread(values: Any) -> list[Numbers]:
         arrays = []
-        for value, shape, inner, shared in zip(values, shapes, own, constants, strict=True):
+        for value, shape, inner, is_constant in zip(values, shapes, own, constants, strict=True):
             numbers = numbers_of(value, shape).reshape(inner)
-            if not shared:
+            if not is_constant:
                 whole = np.full((ROWS,) * lead + inner, OTHER, object)
                 whole[index] = numbers
                 numbers = whole
@@ -250,11 +252,11 @@ def _in_row(
         results = function(spread(left), spread(right))
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
         picks = []
-        for numbers, shape, dtype, shared in zip(results, shapes, dtypes, constants, strict=True):
-            picked = (numbers if shared else numbers[index]).reshape(shape)
-            if any(is_other(number) for number in picked.flat):
+        for numbers, shape, dtype, is_constant in zip(results, shapes, dtypes, constants, strict=True):
+            row_numbers = (numbers if is_constant else numbers[index]).reshape(shape)
+            if any(is_other(number) for number in row_numbers.flat):
                 raise _MixedRowsError("it mixes rows")
-            picks.append(array_of(picked, like, dtype))
+            picks.append(array_of(row_numbers, like, dtype))
         return tuple(picks)
 
     return combine_elements

@@ -36,13 +36,13 @@ def running_line() -> str:
 
 def quote_traceback(traceback: TracebackType | None) -> str:
     """Return the innermost line of the user's code in a traceback, quoted; empty if there is none."""
-    place = ""
+    line = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if not file.startswith(_OURS):
-            place = quote_line(file, traceback.tb_lineno)
+            line = quote_line(file, traceback.tb_lineno)
         traceback = traceback.tb_next
-    return place
+    return line
 
 
 def quote_definition(function: Callable[..., object]) -> str:

@@ -109,15 +109,15 @@ def _make_result(graph: Graph, value: object, function: Callable[..., object], n
     for position, leaf in enumerate(map(reveal, leaves)):
         if isinstance(leaf, np.generic):
             leaves[position] = leaf = constant(graph, leaf, find_scalar(np.asarray(leaf).dtype))
-        place = "" if structure == LEAF else f" in field {position}"
+        field_label = "" if structure == LEAF else f" in field {position}"
         if not isinstance(leaf, (Traced, *Python)):
             raise OperatorError(
-                f"{name} returns {abbreviate(leaf)}{place}, which is no number; return one that is computed "
+                f"{name} returns {abbreviate(leaf)}{field_label}, which is no number; return one that is computed "
                 f"from the arguments, or a tuple or dict of such numbers{quote_definition(function)}"
             )
         if not isinstance(leaf, Traced):
             raise OperatorError(
-                f"{name} returns {leaf!r}{place}, which has no dtype; write np.float32({leaf!r}) or "
+                f"{name} returns {leaf!r}{field_label}, which has no dtype; write np.float32({leaf!r}) or "
                 f"np.full_like(x, {leaf!r})" + quote_definition(function)
             )
     names = field_names(structure)
@@ -158,8 +158,8 @@ def call_twice(
         if parameters:
             if not failed and _act_alike(value, again):
                 return graph, value
-            for each in parameters:
-                each.reveal_all()
+            for traced_parameters in parameters:
+                traced_parameters.reveal_all()
             graph = Graph(whole=whole)
             value = _call(function, _arguments(graph, elements), name)
     if graph.describe_nodes() != second.describe_nodes() or _nodes_of(value, graph) != _nodes_of(again, second):
@@ -201,10 +201,10 @@ def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | N
     if isinstance(value, (tuple, list)):
         if type(again) is not type(value) or len(again) != len(value):
             return None
-        pairs_of_parts = [_nodes_in_pairs(*each) for each in zip(value, again, strict=True)]
+        pairs_of_parts = [_nodes_in_pairs(*both) for both in zip(value, again, strict=True)]
         return None if None in pairs_of_parts else [pair for pairs in pairs_of_parts if pairs for pair in pairs]
     if type(value) is Parameter:
-        return [] if type(again) is value.kind and repr(value.present) == repr(again) else None
+        return [] if type(again) is value.number_type and repr(value.present) == repr(again) else None
     return [] if repr(value) == repr(again) else None
 
 
@@ -224,14 +224,16 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
     except Exception as error:
         if isinstance(error.__cause__, OperatorError):
             raise error.__cause__ from None  # NumPy asked a traced value for a number
-        place = quote_traceback(error.__traceback__) or quote_definition(function)
+        source_line = quote_traceback(error.__traceback__) or quote_definition(function)
         if isinstance(error, IndexError) and ("valid indices" in str(error) or "used as indices" in str(error)):
             raise TableIndexError(
                 f"{name} indexes a NumPy array with a value that is known only on the GPU; for a table, write "
                 "np.select([i == 0, i == 1, ...], table), and look up what depends on x alone before the loop, as a "
-                f"part of xs{place}"
+                f"part of xs{source_line}"
             ) from error
-        raise OperatorError(f"{name} raised {type(error).__name__} while it was traced: {error}{place}") from error
+        raise OperatorError(
+            f"{name} raised {type(error).__name__} while it was traced: {error}{source_line}"
+        ) from error
 
 
 def _arguments(graph: Graph, elements: Sequence[Element]) -> list[object]:
@@ -311,8 +313,8 @@ def _field_nodes(
             )
         if is_weak(leaf):
             kinds = ("bool", "signed", "unsigned", "float", "complex")
-            kind = leaf.kind if type(leaf) is Parameter else type(leaf)
-            least = {int: "signed", float: "float", complex: "complex"}[kind]
+            number_type = leaf.number_type if type(leaf) is Parameter else type(leaf)
+            least = {int: "signed", float: "float", complex: "complex"}[number_type]
             if kinds.index(field.scalar.kind) < kinds.index(least):
                 raise OperatorError(
                     f"{shown} is {abbreviate(leaf)}, the element is {field.scalar.name}; return a number of that type"
@@ -355,5 +357,5 @@ def structure_of(value: object) -> tuple[Structure, list[Any]]:
     else:
         return LEAF, [value]
     children = [structure_of(part) for part in parts]
-    leaves = [leaf for _, found in children for leaf in found]
+    leaves = [leaf for _, child_leaves in children for leaf in child_leaves]
     return Structure(kind, keys, tuple(child for child, _ in children), factory), leaves

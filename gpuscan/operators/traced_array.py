@@ -33,9 +33,9 @@ class ElementShape(tuple[int, ...]):
     """The shape of a traced value. It stays one if trailing axes are cut off or added, as on arrays: x.shape[:-1]."""
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
+        entry = super().__getitem__(index)
         from_start = isinstance(index, slice) and index.start is None and index.step is None
-        return ElementShape(found) if from_start and (index.stop is None or index.stop < 0) else found
+        return ElementShape(entry) if from_start and (index.stop is None or index.stop < 0) else entry
 
     def __add__(self, other: Any) -> ElementShape:
         return ElementShape((*self, *other))
@@ -145,10 +145,10 @@ class Traced(ArrayOperators):
             entry = self[index]
             return entry[rest] if rest else entry
         where: Any = np.where
-        found = self[(0, *rest)]
-        for place, is_there in enumerate(self._is_index_of(index)):
-            found = where(is_there, self[(place, *rest)], found)
-        return found
+        chosen = self[(0, *rest)]
+        for position, is_index in enumerate(self._is_index_of(index)):
+            chosen = where(is_index, self[(position, *rest)], chosen)
+        return chosen
 
     def _is_index_of(self, index: Traced) -> list[Traced]:
         """Return for each entry of a whole array if an index that is known only on the GPU means it."""
@@ -159,7 +159,7 @@ class Traced(ArrayOperators):
         if index.scalar.kind == "signed":
             where: Any = np.where
             index = where(index < 0, index + len(self), index)
-        return [index == place for place in range(len(self))]
+        return [index == position for position in range(len(self))]
 
     def __setitem__(self, index: object, value: object) -> None:
         if not self.nodes.flags.writeable:
@@ -169,9 +169,9 @@ class Traced(ArrayOperators):
         if not isinstance(value, Traced):
             value = constant_like(self, value)
         if isinstance(index, Traced) and self.graph.whole and self.shape:
-            for place, is_there in enumerate(self._is_index_of(index)):
+            for position, is_index in enumerate(self._is_index_of(index)):
                 where: Any = np.where
-                self[place] = where(is_there, value.astype(self.dtype), self[place])
+                self[position] = where(is_index, value.astype(self.dtype), self[position])
             return
         nodes = value.astype(self.dtype).nodes
         # A number is taken out of its array, so that an index of one entry does not store the array.
@@ -266,8 +266,8 @@ class Traced(ArrayOperators):
         if method == "reduce" and self.graph.whole and list(options) == ["axis"]:
             return _reduce_along(ufunc, inputs[0], options["axis"])
         if method != "__call__" or options:
-            asked = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-            raise operator_error(f"{asked}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
+            call = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+            raise operator_error(f"{call}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
         results = call_ufunc(ufunc, inputs)
         if out is None or (self.graph.whole and isinstance(out[0], Traced) and not out[0].shape):
             # A number of a step of a loop does not change in place: h += x makes a new one, as of NumPy's scalars.
@@ -289,9 +289,9 @@ class Traced(ArrayOperators):
     ) -> object:
         traced = ARRAY_FUNCTIONS.get(function)
         if traced is None:
-            known = ", ".join(sorted(name_of_function(each) for each in ARRAY_FUNCTIONS))
+            names = ", ".join(sorted(name_of_function(traced_function) for traced_function in ARRAY_FUNCTIONS))
             raise operator_error(
-                f"{name_of_function(function)} is not traced; write it with NumPy's ufuncs and those that are: {known}"
+                f"{name_of_function(function)} is not traced; write it with NumPy's ufuncs and those that are: {names}"
             )
         try:
             return traced(*args, **options)
@@ -347,7 +347,7 @@ def constant_like(like: Traced, value: object) -> Traced:
 
 
 def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
-    if type(value) is Parameter and (value.kind in FLOATS or value.kind is complex):
+    if type(value) is Parameter and (value.number_type in FLOATS or value.number_type is complex):
         nodes = np.empty((), dtype=object)
         nodes[()] = graph.constant(value._expression, scalar)
         return Traced(graph, nodes, scalar)
@@ -378,7 +378,7 @@ def check_fits(value: object, scalar: Scalar) -> None:
 def is_weak(value: object) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     if type(value) is Parameter:
-        return type(value) is Parameter and value.kind in (float, complex)
+        return type(value) is Parameter and value.number_type in (float, complex)
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
 
 
@@ -389,12 +389,12 @@ _WEAK_DTYPES: dict[type, type[np.generic]] = {int: np.int32, float: np.float32, 
 
 def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> AnyDType | None:
     """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others."""
-    python = [each for each in dtypes if isinstance(each, type) and each in _WEAK_DTYPES]
-    others = [each for each in dtypes if not isinstance(each, type) and each != np.dtype(bool)]
+    python = [dtype for dtype in dtypes if isinstance(dtype, type) and dtype in _WEAK_DTYPES]
+    others = [dtype for dtype in dtypes if not isinstance(dtype, type) and dtype != np.dtype(bool)]
     if not traced or not traced[0].graph.whole or not python or others:
         return None
     widest = max(python, key=list(_WEAK_DTYPES).index)
-    wide = widest is int and any(each.weak and each.scalar.bits == 64 for each in traced)
+    wide = widest is int and any(operand.weak and operand.scalar.bits == 64 for operand in traced)
     return np.dtype(np.int64 if wide else _WEAK_DTYPES[widest])
 
 
@@ -403,7 +403,7 @@ def choose_signed(value: Traced, traced: Sequence[Traced]) -> AnyDType | None:
 
     In NumPy, ``np.where(c, 1, -1)`` is int64. None if the numbers are not negative, or the others not unsigned.
     """
-    bits = [each.scalar.bits for each in traced if not each.weak and each.scalar.kind == "unsigned"]
+    bits = [operand.scalar.bits for operand in traced if not operand.weak and operand.scalar.kind == "unsigned"]
     if not bits or value.scalar.kind != "signed" or not value.weak:
         return None
     nodes = reachable(list(value.nodes.ravel()))
@@ -421,13 +421,13 @@ def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
     if isinstance(value, Traced):
         return choose_signed(value, traced) or (_PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype)
     if is_weak(value):
-        narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
-        of_value = value.kind if type(value) is Parameter else type(value)
+        narrow = next((operand.dtype for operand in traced if operand.dtype.name == "bfloat16"), None)
+        of_value = value.number_type if type(value) is Parameter else type(value)
         if narrow is not None and not issubclass(of_value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
-        return next(kind for kind in (int, float, complex) if issubclass(of_value, kind))
-    if type(value) is Parameter and value.kind in FLOATS:
-        return np.dtype(value.kind)
+        return next(number_type for number_type in (int, float, complex) if issubclass(of_value, number_type))
+    if type(value) is Parameter and value.number_type in FLOATS:
+        return np.dtype(value.number_type)
     value = reveal(value)
     dtype = np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
@@ -443,7 +443,7 @@ def is_exact_constant(value: object) -> bool:
 
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
     """Refuse traced operands of different numbers of axes: on arrays the scanned axes come before them."""
-    shapes = [each.shape for each in traced]
+    shapes = [operand.shape for operand in traced]
     if traced and traced[0].graph.whole:
         try:
             np.broadcast_shapes(*shapes)
@@ -465,7 +465,7 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[AnyDTyp
     if traced and traced[0].graph.whole:
         return
     if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
-        shown = " and ".join(str(getattr(each, "__name__", each)) for each in dtypes)
+        shown = " and ".join(str(getattr(dtype, "__name__", dtype)) for dtype in dtypes)
         raise operator_error(
             f"{name} of {shown} is float64 in NumPy; write .astype(np.float32) on what is not float32 yet, "
             "and np.float32(…) for a NumPy number"
@@ -477,23 +477,23 @@ def join_numbers(value: object) -> object:
 
     In steps of loops, lists of numbers are arrays as well.
     """
-    if isinstance(value, (list, tuple)) and any(isinstance(each, Traced) and each.graph.whole for each in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Traced) and item.graph.whole for item in value):
         array = np.empty(len(value), dtype=object)
         array[:] = value
         value = array
     if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
         return value
     numbers = list(value.flat)
-    traced = [each for each in numbers if isinstance(each, Traced)]
+    traced = [item for item in numbers if isinstance(item, Traced)]
     if not traced:
         return value
     graph = traced[0].graph
     dtype = np.result_type(
-        *(each(0) if isinstance(each, type) else each for each in (dtype_or_type(number, traced) for number in numbers))
+        *(item(0) if isinstance(item, type) else item for item in (dtype_or_type(number, traced) for number in numbers))
     )
     nodes = np.empty(len(numbers), dtype=object)
-    for place, number in enumerate(numbers):
-        nodes[place] = operand(graph, number, find_scalar(dtype))[()]
+    for index, number in enumerate(numbers):
+        nodes[index] = operand(graph, number, find_scalar(dtype))[()]
     return Traced(graph, nodes.reshape(value.shape), find_scalar(dtype))
 
 
@@ -512,19 +512,19 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
         )
     traced = [value for value in inputs if isinstance(value, Traced)]
     graph = traced[0].graph
-    if any(each.graph is not graph for each in traced):
+    if any(item.graph is not graph for item in traced):
         raise operator_error("the function uses a value of an earlier call; it must depend on its arguments alone")
     broadcast_check(f"np.{name}", traced)
     dtypes = [dtype_or_type(value, traced) for value in inputs]
     try:
         loop = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
     except TypeError as error:
-        shown = ", ".join(str(getattr(each, "__name__", each)) for each in dtypes)
+        shown = ", ".join(str(getattr(item, "__name__", item)) for item in dtypes)
         raise operator_error(f"np.{name} is not defined for {shown} in NumPy; {_instead(name, dtypes)}") from error
     narrow = weak_dtype(dtypes, traced)
     weak = narrow is not None and narrow.kind == loop[-1].kind
     # The sum of an unsigned number of the carry and a Python number is cast to the carry's type again.
-    weak |= loop[-1].kind == "i" and any(choose_signed(each, traced) is not None for each in traced)
+    weak |= loop[-1].kind == "i" and any(choose_signed(item, traced) is not None for item in traced)
     if narrow is not None:
         loop = ufunc.resolve_dtypes((*[narrow] * ufunc.nin, *[None] * ufunc.nout))
     check_float64(f"np.{name}", dtypes, loop, traced)
@@ -536,8 +536,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
     arrays = [operand(graph, value, scalar) for value, scalar in zip(inputs, scalars[: ufunc.nin], strict=True)]
     try:
         with graph.as_part_of(name):
-            found = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])
-        return (Traced(graph, found.nodes, found.scalar, weak=weak) if weak else found,)
+            computed = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])
+        return (Traced(graph, computed.nodes, computed.scalar, weak=weak) if weak else computed,)
     except NoSuchForm as error:
         raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None
     except OperatorError:

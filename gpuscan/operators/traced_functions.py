@@ -57,7 +57,7 @@ def common_nodes(name: str, values: Sequence[object], *, aligned: bool = True) -
     if aligned or not traced[0].graph.whole:
         broadcast_check(name, traced)
     dtypes = [dtype_or_type(value, traced) for value in values]
-    placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
+    placeholders = [operand_type(0) if isinstance(operand_type, type) else operand_type for operand_type in dtypes]
     dtype = np.result_type(*placeholders)
     check_float64(name, dtypes, [dtype], traced)
     scalar = find_scalar(dtype)
@@ -83,8 +83,8 @@ def where(condition: object, x: Any = None, y: Any = None, /) -> Traced:
     if narrow is not None:
         scalar = find_scalar(narrow)
         sides = [operand(graph, join_numbers(value), scalar) for value in (x, y)]
-        found = elementwise(graph, graph.select, [operand(graph, condition, BOOL), *sides], scalar)
-        return Traced(graph, found.nodes, scalar, weak=True)
+        chosen = elementwise(graph, graph.select, [operand(graph, condition, BOOL), *sides], scalar)
+        return Traced(graph, chosen.nodes, scalar, weak=True)
     if not isinstance(x, Traced) and not isinstance(y, Traced):
         dtype = np.result_type(x, y)
         check_float64("np.where", [np.asarray(x).dtype, np.asarray(y).dtype], [dtype], values)
@@ -100,7 +100,7 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
     if traced and weak_dtype([dtype_or_type(value, traced) for value in values], traced) is None:
         # As in NumPy, all choices get one type, so that numbers of Python take the type of the others.
         nodes, graph, scalar = common_nodes("np.select", values)
-        values = [Traced(graph, each, scalar) for each in nodes]
+        values = [Traced(graph, array, scalar) for array in nodes]
     *choices, result = values
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         result = where(condition, choice, result)
@@ -110,8 +110,8 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
 @register_form(np.choose)
 def choose(a: Any, choices: Sequence[Any]) -> Any:
     result = choices[-1]
-    for place in reversed(range(len(choices) - 1)):
-        result = where(a == place, choices[place], result)
+    for position in reversed(range(len(choices) - 1)):
+        result = where(a == position, choices[position], result)
     return result
 
 
@@ -153,9 +153,11 @@ def _as_wide_as_bounds(x: Any, low: Any, high: Any) -> Any:
     values = [join_numbers(value) for value in (x, low, high)]
     traced = [value for value in values if isinstance(value, Traced)]
     dtypes = [dtype_or_type(value, traced) for value in values]
-    if all(isinstance(each, type) for each in dtypes[1:]):
+    if all(isinstance(operand_type, type) for operand_type in dtypes[1:]):
         return x
-    dtype = np.result_type(*(each(0) if isinstance(each, type) else each for each in dtypes))
+    dtype = np.result_type(
+        *(operand_type(0) if isinstance(operand_type, type) else operand_type for operand_type in dtypes)
+    )
     check_float64("np.clip", dtypes, [dtype], traced)
     return x.astype(dtype)
 
@@ -256,7 +258,7 @@ def _axis(name: str, x: Traced, axis: object, *, new: bool = False) -> int:
 def stack(arrays: Sequence[object], axis: int = 0) -> Traced:
     nodes, graph, scalar = common_nodes("np.stack", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
-    full = [np.broadcast_to(each, first.shape) for each in nodes]
+    full = [np.broadcast_to(array, first.shape) for array in nodes]
     return Traced(graph, np.stack(full, axis=_axis("np.stack", first, axis, new=True)), scalar)
 
 
@@ -349,10 +351,10 @@ def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
 
 def _whole(name: str, advice: str, *values: object) -> list[Any]:
     """Return the values of a function of all axes of arrays."""
-    found = [join_numbers(value) for value in values]
-    if not next(value for value in found if isinstance(value, Traced)).graph.whole:
+    arrays = [join_numbers(value) for value in values]
+    if not next(value for value in arrays if isinstance(value, Traced)).graph.whole:
         raise operator_error(f"{name} of whole arrays would combine elements with each other; write {advice}")
-    return found
+    return arrays
 
 
 @register_form(np.append)
@@ -521,7 +523,7 @@ def inner(a: Any, b: Any) -> Any:
 @register_form(np.outer)
 def outer(a: Any, b: Any) -> Any:
     """Return the products of all pairs of two arrays' entries."""
-    a, b = (np.ravel(each) for each in _whole("np.outer", "a[..., :, None] * b[..., None, :]", a, b))
+    a, b = (np.ravel(array) for array in _whole("np.outer", "a[..., :, None] * b[..., None, :]", a, b))
     return a[:, None] * b[None, :]
 
 

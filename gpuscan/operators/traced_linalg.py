@@ -29,9 +29,9 @@ def _matrices(name: str, *values: object) -> list[Traced]:
     nodes, graph, scalar = common_nodes(name, values)
     if scalar.name not in ("float32", "float64", "complex64"):
         raise operator_error(f"{name} of {scalar.name} is another type in NumPy; write .astype(np.float32) first")
-    matrices = [Traced(graph, each, scalar) for each in nodes]
-    if any(len(each.shape) != 2 for each in matrices) or matrices[0].shape[0] != matrices[0].shape[1]:
-        shown = " and ".join(str(each.shape) for each in matrices)
+    matrices = [Traced(graph, matrix, scalar) for matrix in nodes]
+    if any(len(matrix.shape) != 2 for matrix in matrices) or matrices[0].shape[0] != matrices[0].shape[1]:
+        shown = " and ".join(str(matrix.shape) for matrix in matrices)
         raise operator_error(
             f"{name} of elements of shape {shown}: each side must be a matrix of the element "
             "(gs.operator(function, element_axes=2)), the first one square; write v[..., None] for a vector, and "
@@ -93,10 +93,10 @@ def norm(x: Traced, ord: object = None, axis: Any = None, keepdims: bool = False
 @register_form(np.cross)
 def cross(a: object, b: object) -> Number:
     nodes, graph, scalar = common_nodes("np.cross", [a, b])
-    left, right = (Traced(graph, each, scalar) for each in nodes)
+    left, right = (Traced(graph, vector, scalar) for vector in nodes)
     if left.shape[-1:] != (3,) or right.shape[-1:] != (3,):
         raise operator_error(f"np.cross of elements of shape {left.shape} and {right.shape}; pass vectors of 3 numbers")
-    (ax, ay, az), (bx, by, bz) = ([each[..., i] for i in range(3)] for each in (left, right))
+    (ax, ay, az), (bx, by, bz) = ([vector[..., i] for i in range(3)] for vector in (left, right))
     return np.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)
 
 
@@ -107,7 +107,7 @@ def cross(a: object, b: object) -> Number:
 def einsum(subscripts: object, *operands: object) -> Traced:
     """Return sums of products by Einstein's convention; each sum is formed from left to right."""
     given, graph, scalar = common_nodes("np.einsum", operands, aligned=False)
-    arrays = [Traced(graph, each, scalar) for each in given]
+    arrays = [Traced(graph, array_nodes, scalar) for array_nodes in given]
     terms, result = _parse_subscripts(subscripts, operands)
     sizes: dict[str, int] = {}
     for term, array in zip(terms, arrays, strict=True):
@@ -124,10 +124,10 @@ def einsum(subscripts: object, *operands: object) -> Traced:
     for at in np.ndindex(entries.shape):
         total = None
         for others in product(*(range(sizes[letter]) for letter in summed)):
-            place = dict(zip((*result, *summed), (*at, *others), strict=True))
+            index_of = dict(zip((*result, *summed), (*at, *others), strict=True))
             factor: Any = None
             for term, array in zip(terms, arrays, strict=True):
-                number = array[(..., *(place[letter] for letter in term))]
+                number = array[(..., *(index_of[letter] for letter in term))]
                 factor = number if factor is None else factor * number
             total = factor if total is None else total + factor
         if total is None:

@@ -265,8 +265,8 @@ def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
     """Return |a| / gcd(a, b) * |b|. A quotient by zero is zero, as NumPy has it for two zeros."""
     unsigned = _make_unsigned(result)
     left, right = (_magnitude(graph, arg) for arg in args)
-    shared = graph.apply("gcd", (left, right), unsigned)
-    quotient = graph.apply("floor_divide", (left, shared), unsigned)
+    divisor = graph.apply("gcd", (left, right), unsigned)
+    quotient = graph.apply("floor_divide", (left, divisor), unsigned)
     return graph.cast(graph.apply("multiply", (quotient, right), unsigned), result)
 
 

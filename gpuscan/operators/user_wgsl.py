@@ -59,7 +59,7 @@ def check_source(name: str, source: str, helpers: str) -> None:
     for tokens in all_tokens:
         for at, token in enumerate(tokens):
             if token.text == "@":
-                attribute = "".join(each.text for each in tokens[at + 1 : at + 2])
+                attribute = "".join(following.text for following in tokens[at + 1 : at + 2])
                 raise refusal(name, f"has the attribute @{attribute}", "remove it; an operator may have no attributes")
             if token.text in _REFUSED:
                 raise _may_not(name, _REFUSED[token.text])
@@ -384,13 +384,15 @@ def _sum_over_calls(name: str, own: Mapping[str, int], called: Mapping[str, Coun
     totals: dict[str, int] = {}
     waiting = list(own)
     while waiting:
-        ready = [each for each in waiting if all(word in totals or word not in own for word in called[each])]
+        ready = [
+            function for function in waiting if all(word in totals or word not in own for word in called[function])
+        ]
         if not ready:
             raise refusal(name, f"does not compile: {waiting[0]} calls itself", "write a loop")
-        for each in ready:
-            calls = called[each].items()
-            totals[each] = own[each] + sum(count * totals[word] for word, count in calls if word in own)
-        waiting = [each for each in waiting if each not in totals]
+        for function in ready:
+            calls = called[function].items()
+            totals[function] = own[function] + sum(count * totals[word] for word, count in calls if word in own)
+        waiting = [function for function in waiting if function not in totals]
     return totals
 
 
@@ -440,18 +442,22 @@ def array_bytes(
     """
     types = _Types(name, all_tokens, element_bytes)
     largest = max((size.whole for tokens in all_tokens for size in types.sizes_in(tokens)), default=0)
-    everything = [each for functions in all_functions for each in functions]
-    plain = {each.name for each in everything if re.fullmatch(r"\w*", each.result) and not types.is_known(each.result)}
+    everything = [function for functions in all_functions for function in functions]
+    plain = {
+        function.name
+        for function in everything
+        if re.fullmatch(r"\w*", function.result) and not types.is_known(function.result)
+    }
     variables = {}
     for tokens, functions in zip(all_tokens, all_functions, strict=True):
-        for each in functions:
-            used = tokens[each.start : each.stop]
+        for function in functions:
+            used = tokens[function.start : function.stop]
             copied = max(largest, element_bytes)
             copies = (
                 0 if copied <= MAX_REGISTER_BYTES else copied * _count_untyped_copies(types, used, everything, plain)
             )
             arrays = sum(size.arrays for size in types.sizes_in(used))
-            variables[each.name] = arrays + element_bytes * _element_variables(used) + copies
+            variables[function.name] = arrays + element_bytes * _element_variables(used) + copies
     return largest, variables
 
 
@@ -459,7 +465,7 @@ def _element_variables(tokens: Sequence[Token]) -> int:
     """Count the variables and values that are declared to be an ``Element``."""
     words = [token.text for token in tokens]
     typed = [words[at : at + 4] for at, word in enumerate(words) if word in ("var", "let")]
-    return sum(each[2:] == [":", "Element"] for each in typed)
+    return sum(declaration[2:] == [":", "Element"] for declaration in typed)
 
 
 def _count_untyped_copies(
@@ -487,7 +493,7 @@ def _count_untyped_copies(
             continue
         first = value[0]
         is_call = first.kind == "name" and len(value) > 1 and value[1].text in "(<"
-        operators = {each.text for _, each in outermost(value)} & frozenset("+-/%|^~!=&*<>")
+        operators = {outer_token.text for _, outer_token in outermost(value)} & frozenset("+-/%|^~!=&*<>")
         if is_call:
             # WGSL's own functions return numbers, and `_Types.sizes_in` finds the types that are constructed.
             count += first.text == "Element" or (first.text in names and first.text not in plain)
@@ -519,7 +525,7 @@ class _Types:
             for tokens in all_tokens
             for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False)
             if first.text == "array"
-        ) or any(kind == "struct" for kind, _ in self._declared.values())
+        ) or any(keyword == "struct" for keyword, _ in self._declared.values())
 
     def is_known(self, word: str) -> bool:
         """Return True if a word is the name of a type that the operator declares, or ``Element``."""
@@ -553,7 +559,7 @@ class _Types:
         entry, after = 0, at + 1
         if after < len(tokens) and tokens[after].text == "<":
             after = _end_of_template(tokens, after)
-            entry = max(_SCALARS.get(each.text, 0) for each in tokens[at + 1 : after])
+            entry = max(_SCALARS.get(argument.text, 0) for argument in tokens[at + 1 : after])
         if word in self._declared:
             return self._find_size(word, depth), after
         if word == "Element":
@@ -571,8 +577,8 @@ class _Types:
         if word not in self._known:
             # A type that holds itself counts as nothing here: the compiler refuses it.
             self._known[word] = Size(0, 0)
-            kind, tokens = self._declared[word]
-            starts = [0] if kind == "alias" else [at + 1 for at, token in enumerate(tokens) if token.text == ":"]
+            keyword, tokens = self._declared[word]
+            starts = [0] if keyword == "alias" else [at + 1 for at, token in enumerate(tokens) if token.text == ":"]
             sizes = [self._type(tokens, start, depth + 1)[0] for start in starts]
             self._known[word] = Size(sum(size.whole for size in sizes), sum(size.arrays for size in sizes))
         return self._known[word]

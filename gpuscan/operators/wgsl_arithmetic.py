@@ -317,11 +317,11 @@ def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
         nodes: the nodes of a function, as `reachable` returns them.
     """
     for node in nodes:
-        kinds = {each.scalar.kind for each in (node, *node.args)} & {"float", "complex"}
+        kinds = {number.scalar.kind for number in (node, *node.args)} & {"float", "complex"}
         if not node.args or not kinds:
             continue
         source = node.args[0].scalar
-        if any(each.scalar.name == "float64" for each in (node, *node.args)):
+        if any(number.scalar.name == "float64" for number in (node, *node.args)):
             return f"{node.op} of float64"
         if node.op in ("select", "complex", "view") or (node.op == "cast" and _is_fixed_cast(source)):
             continue

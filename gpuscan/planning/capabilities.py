@@ -117,7 +117,7 @@ class Capabilities:
 
     def to_json(self) -> dict[str, object]:
         """Return the fields as JSON has them: strings, numbers, lists and objects."""
-        return {each.name: _jsonable(getattr(self, each.name)) for each in fields(self)}
+        return {attribute.name: _jsonable(getattr(self, attribute.name)) for attribute in fields(self)}
 
     @classmethod
     def from_json(cls, data: object) -> Capabilities:
@@ -128,15 +128,15 @@ class Capabilities:
         """
         if not isinstance(data, dict):
             raise ValueError(f"capabilities are an object of fields, not {type(data).__name__}")
-        names = {each.name for each in fields(cls)}
+        names = {attribute.name for attribute in fields(cls)}
         if data.keys() != names:
             raise ValueError(f"capabilities have other fields than these: {sorted(data.keys() ^ names)}")
         values = {}
-        for each in fields(cls):
+        for attribute in fields(cls):
             try:
-                values[each.name] = _READERS[str(each.type)](data[each.name])
+                values[attribute.name] = _READERS[str(attribute.type)](data[attribute.name])
             except (TypeError, OverflowError) as error:
-                raise ValueError(f"capabilities field {each.name}: {error}") from None
+                raise ValueError(f"capabilities field {attribute.name}: {error}") from None
         read = cls(**values)
         if not read._plausible():
             raise ValueError("capabilities have values that no device has")
@@ -167,10 +167,10 @@ def _jsonable(value: object) -> object:
 # ----- Reading: each takes a value that JSON gave and returns it as the field has it, or raises TypeError
 
 
-def _exactly(kind: type[T]) -> Callable[..., T]:
+def _exactly(wanted_type: type[T]) -> Callable[..., T]:
     def read(value: Any) -> T:
-        if type(value) is not kind:  # not isinstance: True is an int
-            raise TypeError(f"expected {kind.__name__}, found {value!r}")
+        if type(value) is not wanted_type:  # not isinstance: True is an int
+            raise TypeError(f"expected {wanted_type.__name__}, found {value!r}")
         checked: T = value
         return checked
 
@@ -183,9 +183,9 @@ def _float(value: Any) -> float:
     return float(value)
 
 
-def _list_of(kind: type[T]) -> Callable[..., list[T]]:
+def _list_of(item_type: type[T]) -> Callable[..., list[T]]:
     def read(value: object) -> list[T]:
-        return [_exactly(kind)(item) for item in _exactly(list)(value)]
+        return [_exactly(item_type)(item) for item in _exactly(list)(value)]
 
     return read
 
@@ -241,8 +241,8 @@ def _progress(capabilities: Capabilities) -> str:
     """Say what the two progress tests saw."""
     earlier = "keep running" if capabilities.progress_earlier else "can stall"
     order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
-    started, asked = capabilities.started_while_spinning, capabilities.litmus_workgroups
-    count = f"all {asked}" if capabilities.progress_later else f"only {started} of {asked}"
+    started, launched = capabilities.started_while_spinning, capabilities.litmus_workgroups
+    count = f"all {launched}" if capabilities.progress_later else f"only {started} of {launched}"
     return (
         f"started workgroups {earlier} while others wait; {count} workgroups could start while the first one waited; "
         f"they start {order}"

@@ -76,13 +76,13 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     else:
         groups = min(h.column_groups * h.columns // columns, h.max_column_groups)
     # Workgroup memory holds one chunk for each invocation, two more for each column, and a few words.
-    room = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
-    while groups > 1 and columns * (groups + 2) > room:
+    capacity = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
+    while groups > 1 and columns * (groups + 2) > capacity:
         groups //= 2
-    while columns > 1 and columns * (groups + 2) > room:
+    while columns > 1 and columns * (groups + 2) > capacity:
         columns //= 2
     chained = tile_of_long_chains(spec, capabilities, chunk, kept)
-    if chained is not None and chained.columns * (chained.groups + 2) <= room:
+    if chained is not None and chained.columns * (chained.groups + 2) <= capacity:
         return chained
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
     if (columns, groups) == (h.columns, h.column_groups):
@@ -98,8 +98,8 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """
     h = heuristics_for(capabilities.adapter_type)
     chunk = min_chunk(spec.source, spec.destination)
-    room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * chunk)
-    workgroup = min(h.reduced_workgroup, max_invocations(capabilities), power_below(room))
+    capacity = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * chunk)
+    workgroup = min(h.reduced_workgroup, max_invocations(capabilities), power_below(capacity))
     lines = _count_lines(spec, chunk)
     columns = min(h.columns, workgroup, power_above(lines))
     groups = min(workgroup // columns, power_below(spec.row_length // h.min_reduced_rows))
@@ -134,7 +134,7 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     long = problem.row_length >= h.min_vector_rows
     few = problem.rows <= h.max_vector_columns or inner == 2
     named = problem.operator.kinds is not None and problem.before is problem.after is None
-    words = inner * max(each.words for each in (problem.source, problem.element, problem.destination))
+    words = inner * max(element.words for element in (problem.source, problem.element, problem.destination))
     narrow = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
     if not (long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)):
         return False

@@ -180,10 +180,10 @@ def plan_copy_tiles(axes: Sequence[CopiedAxis], unit: int) -> CopyTiles | None:
         unit: bytes of what is copied at once.
     """
     axes = [*axes, *[CopiedAxis(1, 0, 0)] * (_TILE_AXES - len(axes))]
-    places = range(len(axes))
+    numbers = range(len(axes))
     # The axes with the nearest neighbours first. An axis that is broadcast has none in the source.
-    read = sorted(places, key=lambda at: (axes[at].size == 1, abs(axes[at].source) or 2**63, abs(axes[at].target)))
-    write = sorted(places, key=lambda at: (axes[at].size == 1, abs(axes[at].target)))
+    read = sorted(numbers, key=lambda at: (axes[at].size == 1, abs(axes[at].source) or 2**63, abs(axes[at].target)))
+    write = sorted(numbers, key=lambda at: (axes[at].size == 1, abs(axes[at].target)))
     if not _needs_tiles(axes, unit, read, write):
         return None
     near = axes[read[0]]
@@ -192,7 +192,7 @@ def plan_copy_tiles(axes: Sequence[CopiedAxis], unit: int) -> CopyTiles | None:
         axes[read[0]] = CopiedAxis(near.size, -near.source, -near.target)
     extents, inside = _grow([axis.size for axis in axes], unit, read, write)
     order = [*inside, *(at for at in read if at not in inside)]
-    written = sorted(range(_TILE_AXES), key=lambda place: (order[place] not in inside, write.index(order[place])))
+    written = sorted(range(_TILE_AXES), key=lambda number: (order[number] not in inside, write.index(order[number])))
     even = tuple(_even_extent(axes[at].size, extents[at], unit) for at in order)
     return CopyTiles(tuple(axes[at] for at in order), even, tuple(written), unit, flipped)
 

@@ -15,7 +15,7 @@ _COUNTER_STEPS = 8
 # How often a counter of a part's elements may count in a tile: see shaders/counting/divide_bins.wgsl.
 _MOST_IN_COUNTER = 1 << 10
 # Words of workgroup memory for each invocation that counts parts: see shaders/counting/count_parts.wgsl.
-_STRETCH_WORDS = 3
+_RANGE_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,16 @@ def plan_count(scalar: Scalar, length: int, bins: int, capabilities: Capabilitie
         edged: True if edges say which bin an element belongs to.
     """
     h = counting_heuristics_for(capabilities.adapter_type)
-    room = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - _OTHER_WORDS
-    cached = h.cached_edges if edged and bins < h.cached_edges and h.cached_edges * scalar.words <= room // 2 else 0
-    room -= cached * scalar.words
+    free_words = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - _OTHER_WORDS
+    cached = (
+        h.cached_edges if edged and bins < h.cached_edges and h.cached_edges * scalar.words <= free_words // 2 else 0
+    )
+    free_words -= cached * scalar.words
     # Few numbers of counters, so that few shaders are compiled.
     step = max(1, (1 << (bins - 1).bit_length()) // _COUNTER_STEPS)
-    slots = max(min(h.counters, room), -(-bins // step) * step)
+    slots = max(min(h.counters, free_words), -(-bins // step) * step)
     divided = None
-    if slots > room:
+    if slots > free_words:
         slots = 0
         divided = _plan_parts(scalar, length, bins, capabilities)
     copies = 1 << (min(h.max_copies, slots // bins).bit_length() - 1) if slots else 0
@@ -109,7 +111,7 @@ def _plan_parts(scalar: Scalar, length: int, bins: int, capabilities: Capabiliti
     most = limits["max-compute-invocations-per-workgroup"]
     memory = limits["max-compute-workgroup-storage-size"] // 4 - _OTHER_WORDS
     counting = min(h.count_workgroup, most)
-    part_bins = 1 << (min(h.part_bins, memory - h.max_parts - _STRETCH_WORDS * counting).bit_length() - 1)
+    part_bins = 1 << (min(h.part_bins, memory - h.max_parts - _RANGE_WORDS * counting).bit_length() - 1)
     parts = -(-bins // part_bins)
     # The places of elements in their parts take 16 bits each.
     if parts > h.max_parts or not h.min_divided <= length <= limits["max-storage-buffer-binding-size"] // 2:
@@ -188,7 +190,7 @@ def plan_select(scalar: Scalar, row_length: int, kept: int, capabilities: Capabi
     def add_rounds(rounds: list[SelectRound], length: int) -> tuple[SelectRound, ...]:
         """Return the rounds, and then rounds that select from `length` candidates."""
         while not rounds or rounds[-1].tiles > 1:
-            items = next((each for each in choices if each * workgroup >= length), most)
+            items = next((choice for choice in choices if choice * workgroup >= length), most)
             rounds.append(SelectRound(length, items, -(-length // (items * workgroup))))
             length = rounds[-1].tiles * kept
         return tuple(rounds)

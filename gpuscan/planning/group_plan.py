@@ -1,7 +1,7 @@
-"""Decide how groups of few labels are combined without a sort: by a table with a carry for each stretch and label.
+"""Decide how groups of few labels are combined without a sort: by a table with a carry for each section and label.
 
-Rows are cut into stretches. Each stretch combines its elements label by label. A scan of the table along the stretches
-then gives each stretch its carries, one for each label. At last, each stretch combines its elements again, from its
+Rows are cut into sections. Each section combines its elements label by label. A scan of the table along the sections
+then gives each section its carries, one for each label. At last, each section combines its elements again, from its
 carries on.
 """
 
@@ -42,15 +42,15 @@ class GroupKernel(Kernel):
     Attributes:
         label: the kind of label.
         label_bits: the bits in which labels may differ.
-        capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
+        capacity: the labels for which there is workgroup memory; 0 if each invocation has a section of its own.
         copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
         in_table: True if atomics combine elements in the table.
         encoded: True if the table has the bits of carries xored with the bits of the identity.
         checked: True to leave out missing labels and wrong ones, and to report the wrong ones.
         max_subgroups: the most subgroups that a workgroup may have. They take turns with its carries.
         marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
-        alone: True if there are no carries before any stretch, since each is a whole row.
-        parts: the parts of the stretches that a workgroup scans the carries of side by side.
+        alone: True if there are no carries before any section, since each is a whole row.
+        parts: the parts of the sections that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
         interleaved: True if the words of each carry are side by side in the table.
         partitioned: True if elements were sorted by the buckets of their labels before.
@@ -72,7 +72,7 @@ class GroupKernel(Kernel):
     partitioned: bool = False
 
     labels_binding = 1
-    after_arrays = ("table", "seeds", "fills", "captured", "verdict", "locals", "moves")
+    after_arrays = ("table", "seeds", "fills", "captured", "validation_flag", "locals", "moves")
     __hash__ = HashedOnce.__hash__
 
     @property
@@ -102,13 +102,13 @@ class GroupKernel(Kernel):
 
     @property
     def locals_access(self) -> str:
-        """How the stage accesses the results of elements within their stretches."""
+        """How the stage accesses the results of elements within their sections."""
         stores = self.stage == "combine_tiles" or (self.partitioned and self.stage == "finish_groups")
         return "read_write" if stores else "read"
 
     @property
     def walk(self) -> str:
-        """How stretches are combined: the template of a main function in shaders/groups/."""
+        """How sections are combined: the template of a main function in shaders/groups/."""
         if self.in_table:
             return "walk_by_table_atomics"
         return f"walk_by_{'atomics' if self.copies else 'subgroups' if self.subgroups else 'invocations'}"
@@ -147,7 +147,7 @@ class GroupKernel(Kernel):
         if self.stage == "reduce_carries" and self.marked:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
         if self.checked:
-            bound.append(BoundArray("verdict", self.binding_of("verdict"), "read_write"))
+            bound.append(BoundArray("validation_flag", self.binding_of("validation_flag"), "read_write"))
         return tuple(bound)
 
 
@@ -159,27 +159,27 @@ class GroupTable:
         groups: the labels of a row.
         rows: the number of rows.
         row_length: the elements in a row.
-        stretch: the elements of a stretch; the last one of a row may have fewer.
+        section_length: the elements of a section; the last one of a row may have fewer.
         kernels: the stages, in their order.
-        sharers: the workgroups that share a stretch, if elements are combined in the table.
+        sharers: the workgroups that share a section, if elements are combined in the table.
     """
 
     groups: int
     rows: int
     row_length: int
-    stretch: int
+    section_length: int
     kernels: tuple[GroupKernel, ...]
     sharers: int = 1
 
     @property
-    def stretches(self) -> int:
-        """The stretches of a row."""
-        return -(-self.row_length // self.stretch)
+    def sections(self) -> int:
+        """The sections of a row."""
+        return -(-self.row_length // self.section_length)
 
     @property
     def plane(self) -> int:
         """The carries in the table. A plane has one word of each of them; if they are marked, a first one the marks."""
-        return self.rows * self.stretches * self.groups
+        return self.rows * self.sections * self.groups
 
     @property
     def results(self) -> int:
@@ -202,10 +202,10 @@ class GroupTable:
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
-            stretches = self.rows * self.stretches
+            sections = self.rows * self.sections
             if kernel.in_table:
-                return stretches * self.sharers
-            return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
+                return sections * self.sharers
+            return sections if kernel.capacity else -(-sections // kernel.tile.workgroup_size)
         return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
@@ -217,7 +217,7 @@ def plan_groups(
     *,
     reduces: bool = False,
     subgroups: bool | None = None,
-    stretch: int | None = None,
+    section_length: int | None = None,
     in_table: bool | None = None,
 ) -> GroupTable | None:
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
@@ -229,8 +229,8 @@ def plan_groups(
         groups: the number of labels, 1 or more. In a scan, the labels' bits, taken for unsigned numbers, are less.
         capabilities: the device's.
         reduces: True for one result for each label, without missing labels. The first stage checks the labels.
-        subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
-        stretch: the elements of a stretch, to take a table whatever its size.
+        subgroups: True to combine sections by subgroups (default: on GPUs that have subgroups).
+        section_length: the elements of a section, to take a table whatever its size.
         in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
             workgroup memory).
     """
@@ -277,25 +277,25 @@ def plan_groups(
     if in_table:
         unit = h.atomic_workgroup * h.atomic_steps
         tables = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
-        stretch = stretch or -(-spec.row_length // (tables * unit)) * unit
-        sharers = max(1, min(h.stretches // spec.rows // tables, -(-stretch // unit)))
-    elif stretch is None:
+        section_length = section_length or -(-spec.row_length // (tables * unit)) * unit
+        sharers = max(1, min(h.sections // spec.rows // tables, -(-section_length // unit)))
+    elif section_length is None:
         unit = walking.tile.tile_size if subgroups else walking.tile.chunk
-        stretches = h.atomic_stretches if by_atomics and reduces else h.stretches
-        stretch = _stretch(spec, h, carry_words * groups, unit, stretches)
-        if stretch is None:
+        sections = h.atomic_sections if by_atomics and reduces else h.sections
+        section_length = _find_section_length(spec, h, carry_words * groups, unit, sections)
+        if section_length is None:
             return None
-    carrying = _carrying_kernel(combining, capabilities, spec.row_length, stretch, reduces)
+    carrying = _carrying_kernel(combining, capabilities, spec.row_length, section_length, reduces)
     if carrying is None:
         return None
     scanning = replace(walking, stage="scan_groups")
     if reduces:
         kernels: tuple[GroupKernel, ...] = (combining, carrying)
-    elif stretch < spec.row_length or spec.initial:
+    elif section_length < spec.row_length or spec.initial:
         kernels = (combining, carrying, scanning)
     else:
         kernels = (replace(scanning, alone=True),)
-    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, sharers)
+    table = GroupTable(groups, spec.rows, spec.row_length, section_length, kernels, sharers)
     bound = max(len(kernel.bindings) for kernel in kernels)
     if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:
         return None
@@ -309,12 +309,12 @@ def _capacity(groups: int) -> int:
 
 
 def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, memory_words: int) -> TileShape:
-    """Return the invocations that go through a stretch together, and the elements that each loads at a time.
+    """Return the invocations that go through a section together, and the elements that each loads at a time.
 
     Args:
         spec: the scan.
         capabilities: the device's.
-        subgroups: True if the lanes of subgroups combine a stretch; otherwise each invocation has one of its own.
+        subgroups: True if the lanes of subgroups combine a section; otherwise each invocation has one of its own.
         memory_words: the words of the carries in workgroup memory.
     """
     h = group_heuristics_for(capabilities.adapter_type)
@@ -330,7 +330,7 @@ def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, m
 
 
 def _by_atomics(kernel: GroupKernel, capabilities: Capabilities, in_table: bool) -> GroupKernel:
-    """Return the kernel that combines the elements of stretches by atomics, in the table or in workgroup memory."""
+    """Return the kernel that combines the elements of sections by atomics, in the table or in workgroup memory."""
     h = group_heuristics_for(capabilities.adapter_type)
     workgroup = min(h.atomic_workgroup, capabilities.limits["max-compute-invocations-per-workgroup"])
     tile = TileShape(workgroup, kernel.tile.subgroup_size if in_table else 0, 1, h.atomic_steps)
@@ -341,27 +341,29 @@ def _by_atomics(kernel: GroupKernel, capabilities: Capabilities, in_table: bool)
     return replace(kernel, copies=min(h.atomic_copies, copies))
 
 
-def _stretch(spec: ScanSpec, h: GroupHeuristics, carries_words: int, unit: int, stretches: int) -> int | None:
-    """Return the elements of a stretch, in whole units; None if the table would be too large.
+def _find_section_length(
+    spec: ScanSpec, h: GroupHeuristics, carries_words: int, unit: int, sections: int
+) -> int | None:
+    """Return the elements of a section, in whole units; None if the table would be too large.
 
     Args:
         spec: the scan.
         h: the tuning constants.
-        carries_words: the words of the table for one stretch.
+        carries_words: the words of the table for one section.
         unit: the elements that are combined at a time.
-        stretches: the number of stretches in all rows, about.
+        sections: the number of sections in all rows, about.
     """
-    wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // stretches)))
+    wanted = max(h.min_section_length, min(h.max_section_length, -(-spec.length // sections)))
     moved_words = sum(f.storage_bytes for f in (*spec.source.fields, *spec.destination.fields)) / 4
-    most = spec.length * moved_words * h.max_table_share / (carries_words * spec.rows)  # stretches of a row
+    most = spec.length * moved_words * h.max_table_share / (carries_words * spec.rows)  # sections of a row
     if most < 1:
         return None
     wanted = max(wanted, -(-spec.row_length // math.floor(most)))
-    return None if wanted > h.max_stretch else -(-wanted // unit) * unit
+    return None if wanted > h.max_section_length else -(-wanted // unit) * unit
 
 
 def _carrying_kernel(
-    combining: GroupKernel, capabilities: Capabilities, row_length: int, stretch: int, reduces: bool
+    combining: GroupKernel, capabilities: Capabilities, row_length: int, section_length: int, reduces: bool
 ) -> GroupKernel | None:
     """Return the kernel that scans or reduces the carries of the table; None if no workgroup has memory for it.
 
@@ -369,7 +371,7 @@ def _carrying_kernel(
         combining: the kernel that makes the carries.
         capabilities: the device's.
         row_length: the elements of a row.
-        stretch: the elements of a stretch.
+        section_length: the elements of a section.
         reduces: True for one result for each label.
     """
     h, limits = group_heuristics_for(capabilities.adapter_type), capabilities.limits
@@ -378,7 +380,7 @@ def _carrying_kernel(
     most = min(memory, limits["max-compute-invocations-per-workgroup"])
     while parts > 1 and columns * parts > most:
         parts //= 2
-    while parts > 1 and parts * stretch * h.carry_loads > row_length:
+    while parts > 1 and parts * section_length * h.carry_loads > row_length:
         columns, parts = 2 * columns, parts // 2
     if columns * parts > most:
         return None

@@ -554,9 +554,9 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # The same for its gradient: channels, steps of a tile, and steps of a stretch. An invocation holds the states of a
-    # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
-    # of a stretch, state and weight. Not measured: what fits decides.
+    # For its gradient: channels, steps of a tile, and steps of an interval. An invocation holds the states of a
+    # interval. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
+    # of an interval, state and weight. Not measured: what fits decides.
     selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
     # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
     # several over all states. H200: 0.77 and 1.32 ms for 2^11 rows of 16 states; of 2^10 rows of 64, 4.9 and 2.4 ms.
@@ -572,8 +572,8 @@ class ArrayHeuristics:
     # The most bytes of the input of a selective scan or an attention that go to a device at a time. While one piece is
     # computed, the next is uploaded. H200, a selective scan: 48 ms with 64 MiB, 47 with 128, 62 with 32.
     piece_bytes: int = 64 << 20
-    # The numbers of all states of a stretch of a gated linear attention, and its most chunks of 32 steps. A device
-    # holds two arrays of this size. Not measured: longer stretches take fewer dispatches and more memory, and a
+    # The numbers of all states of a window of a gated linear attention, and its most chunks of 32 steps. A device
+    # holds two arrays of this size. Not measured: longer windows take fewer dispatches and more memory, and a
     # dispatch has to end within a second.
     attention_state_numbers: int = 1 << 24
     max_attention_chunks: int = 64

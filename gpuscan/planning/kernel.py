@@ -368,13 +368,13 @@ class Kernel(HashedOnce):
         if self.access.in_place:
             return self.sources
         alone = self.spec.keep_last_only or self.spec.compacts  # results are stored one by one
-        found = []
+        bound = []
         for i, field in enumerate(self.spec.destination.fields):
             number, atomic = len(self.spec.source.fields) + i, self.shares_words(field)
             view = self.access.views[number] if self.access.views else ""
             width = 1 if alone or atomic or view else self.field_width(field)
-            found.append(BoundArray(f"destination{i}", 2 + number, "read_write", width, atomic, view, number))
-        return tuple(found)
+            bound.append(BoundArray(f"destination{i}", 2 + number, "read_write", width, atomic, view, number))
+        return tuple(bound)
 
     def binding_of(self, name: str) -> int:
         """Return the number of a binding. These bindings are numbered after the arrays."""
@@ -416,9 +416,9 @@ class Kernel(HashedOnce):
     @cached_property
     def slots(self) -> tuple[tuple[int, str, int], ...]:
         """The bindings: for each its number, its role, and its index among the sources or destinations."""
-        places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
-        places |= {array: ("source", i) for i, array in enumerate(self.sources)}
-        slots = tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
+        roles = {array: ("destination", i) for i, array in enumerate(self.destinations)}
+        roles |= {array: ("source", i) for i, array in enumerate(self.sources)}
+        slots = tuple((array.binding, *roles.get(array, (array.name, 0))) for array in self.bindings)
         return (*slots, *((binding, role, 0) for binding, role in self.uniforms))
 
     @cached_property

@@ -22,19 +22,19 @@ class SortHeuristics:
     serial_radix_bits: int = 4
     # True to rank by subgroups where the adapter has them. Not measured: without subgroups, invocations rank in turn.
     subgroups: bool = True
-    # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
-    # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
-    # time: on an H200, the workgroups of a compute unit share 48 KiB. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
-    # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
-    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
+    # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and batches in which a tile
+    # that is in order is stored. With more batches a workgroup takes less workgroup memory, and more of them run at a
+    # time: on an H200, workgroups of a compute unit share 48 KiB. H200, 2^27 uint32: 3.72 ms; in 4 and 8 batches 3.86
+    # and 4.22; 20 words in 2 batches or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
+    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 batches 4.32, 5.06 and 4.88.
     workgroup: int = 256
     items: int = 32
-    turns: int = 2
+    batches: int = 2
     # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
-    # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
+    # 2^27 uint32: 5.5 ms; in 2 batches 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 batches 5.5.
     workgroup_with_payload: int = 256
     items_with_payload: int = 16
-    turns_with_payload: int = 1
+    batches_with_payload: int = 1
     # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
     copies: int = 2
     # The same where single invocations rank. Not measured: almost all GPUs have subgroups.
@@ -67,7 +67,7 @@ class SortHeuristics:
     block: int = 8
     # Tiles of a workgroup that counts the values of all digits, at most. With fewer, more workgroups add to the same
     # counts. Not measured: single passes are not the first choice of any adapter.
-    stretch: int = 32
+    tiles_per_workgroup: int = 32
     # Tiles of a row, at least, that take a single pass: the counts of all digits of a row take as much memory as this
     # many of its tiles. Not measured: single passes are not the first choice of any adapter.
     min_single_pass_tiles: int = 8
@@ -77,7 +77,7 @@ SORTS_GPU = SortHeuristics()
 
 SORTS_CPU = replace(
     SORTS_GPU,
-    # Not measured on record: an invocation is a serial loop, so long stretches and few invocations are best.
+    # Not measured on record: an invocation is a serial loop, so long loops and few invocations are best.
     subgroups=False,
     serial_radix_bits=8,
     serial_workgroup=16,
@@ -92,7 +92,7 @@ SORTS_CPU = replace(
     unrolls_rows=False,  # lavapipe takes many seconds to compile them
     keys_compared=64,
     # llvmpipe ends a loop after 65,535 iterations; with 4 tiles there are 8,192.
-    stretch=4,
+    tiles_per_workgroup=4,
 )
 
 
@@ -108,15 +108,15 @@ def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
 class GroupHeuristics:
     """The tuning constants of groups for one class of adapter. The defaults are for a GPU."""
 
-    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has one of its own.
+    # True if the lanes of a subgroup combine a section together. Otherwise each invocation has one of its own.
     # Not measured: almost all GPUs have subgroups.
     subgroups: bool = True
-    # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
-    # 0.94 ms, by a sort 8.0 ms. Other numbers of stretches were last measured with one subgroup in a workgroup.
-    stretches: int = 3500
-    # Elements of a stretch, at least and at most. Not measured: they bound what `stretches` gives.
-    min_stretch: int = 2048
-    max_stretch: int = 1 << 20
+    # Sections that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
+    # 0.94 ms, by a sort 8.0 ms. Other numbers of sections were last measured with one subgroup in a workgroup.
+    sections: int = 3500
+    # Elements of a section, at least and at most. Not measured: they bound what `sections` gives.
+    min_section_length: int = 2048
+    max_section_length: int = 1 << 20
     # Words of elements that an invocation loads before it combines them, so that several loads are under way. For long
     # operators, a quarter of this. H200, with 8 subgroups in place of 4: the times with 4, 8 and 16 words differ by at
     # most 10 %.
@@ -128,25 +128,25 @@ class GroupHeuristics:
     # stage, when they took turns in a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
     subgroups_per_workgroup: int = 4
     carry_words_per_subgroup: int = 512
-    # Invocations in a workgroup where each has a stretch of its own. Not measured: almost all GPUs have subgroups.
+    # Invocations in a workgroup where each has a section of its own. Not measured: almost all GPUs have subgroups.
     serial_workgroup: int = 32
-    # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
+    # Invocations in a workgroup that combines the elements of a section by atomics; the elements that each loads at a
     # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
     # them take. H200, 2^26 int32, 1,000 labels: 0.145 ms; with 4,096 words 0.195 ms, with 4 elements 0.21 ms.
     atomic_workgroup: int = 256
     atomic_steps: int = 8
     atomic_copies: int = 32
     atomic_words: int = 1024
-    # As `stretches`, for reductions by atomics. Not measured on record: eight for each compute unit of an H200.
-    atomic_stretches: int = 1056
+    # As `sections`, for reductions by atomics. Not measured on record: eight for each compute unit of an H200.
+    atomic_sections: int = 1056
     # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
     # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
     # several tables, fewer invocations add to one carry at a time. Not measured: they are 24 kB and 16 MiB.
     max_atomic_words: int = 6000
     atomic_tables: int = 8
     atomic_table_words: int = 1 << 22
-    # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
-    # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
+    # Labels side by side, and parts of their sections one below the other, of a workgroup that scans the table; and
+    # the carries that an invocation loads at a time. H200, 2,048 sections of 1,000 labels: with 32 and 8, 2.5 times as
     # long.
     carry_columns: int = 8
     carry_parts: int = 32
@@ -169,20 +169,20 @@ class GroupHeuristics:
     # The same if elements are in buckets, at most. With 4, there may be 2^22 labels, with 8 half as many. H100, 2^25
     # numbers, 2^20 labels, the stage: int64 1.12 ms, with 8 1.16; float32 0.71 and 0.64 ms.
     bucket_items: int = 4
-    # Stretches that all rows are cut into, about. H100, 2^25 float32, that stage: with 15 and 595 labels 0.35 and 0.52
-    # ms; with 528 stretches 0.42 and 0.61.
-    uncounted_stretches: int = 792
-    # The carries of a table, about, and the stretches for which it has more of them. H100, 2^25 int64, 16,905 labels:
-    # 264 stretches 2.39 ms, 1,056 2.86, since scans of more carries take longer.
+    # Sections that all rows are cut into, about. H100, 2^25 float32, that stage: with 15 and 595 labels 0.35 and 0.52
+    # ms; with 528 sections 0.42 and 0.61.
+    uncounted_sections: int = 792
+    # The carries of a table, about, and the sections for which it has more of them. H100, 2^25 int64, 16,905 labels:
+    # 264 sections 2.39 ms, 1,056 2.86, since scans of more carries take longer.
     wanted_carries: int = 1 << 22
-    least_stretches: int = 264
-    # The fewest stretches of a table. H100, 2^25 int64, 131,072 labels, 128 stretches: 4.1 ms, as long as a sort; with
-    # 524,288 labels and 32 stretches 10.3 ms.
-    min_stretches: int = 128
+    least_sections: int = 264
+    # The fewest sections of a table. H100, 2^25 int64, 131,072 labels, 128 sections: 4.1 ms, as long as a sort; with
+    # 524,288 labels and 32 sections 10.3 ms.
+    min_sections: int = 128
     # The most labels of a table if elements can be sorted by buckets. H100, 2^25 int64, 3,602 labels: 1.57 ms, in
     # buckets 1.90; 16,905 labels: 2.24 and 1.78 ms.
     max_tabled_labels: int = 1 << 13
-    # Parts of the stretches of a bucket that a workgroup scans the carries of side by side. H100, 2^25 int64, 2^20
+    # Parts of the sections of a bucket that a workgroup scans the carries of side by side. H100, 2^25 int64, 2^20
     # labels: 0.06 ms with 4, 0.03 with 1, 0.44 with 32. One part would take long for a bucket that all elements are in.
     bucket_parts: int = 2
     # Elements that an invocation of the last stages loads at a time, and the workgroups of these stages, at most: more
@@ -197,12 +197,12 @@ GROUPS_GPU = GroupHeuristics()
 
 GROUPS_CPU = replace(
     GROUPS_GPU,
-    # An invocation is a serial loop. llvmpipe ends a loop after 65,535 iterations. With 16 or 256 stretches in place of
+    # An invocation is a serial loop. llvmpipe ends a loop after 65,535 iterations. With 16 or 256 sections in place of
     # 64, lavapipe takes as long for 2^21 int32 and 1,000 labels: 51 ms; by a sort it takes 243 ms.
     subgroups=False,
-    stretches=64,
-    min_stretch=512,
-    max_stretch=1 << 15,
+    sections=64,
+    min_section_length=512,
+    max_section_length=1 << 15,
     steps=1,
     serial_workgroup=8,
     carry_columns=32,
@@ -213,7 +213,7 @@ GROUPS_CPU = replace(
     max_table_share=2.0,
     min_partitioned_bytes=None,
     min_counted_elements=1 << 12,
-    uncounted_stretches=64,
+    uncounted_sections=64,
 )
 
 
@@ -286,7 +286,7 @@ GPU_COUNTING = CountingHeuristics()
 
 CPU_COUNTING = replace(
     GPU_COUNTING,
-    # An invocation is a serial loop, so long stretches and few invocations are best. With one key for an invocation, a
+    # An invocation is a serial loop, so long loops and few invocations are best. With one key for an invocation, a
     # selection compiles in a quarter of the time that four take. lavapipe, 100 of 2^22 float32: 2.4 s with one alone.
     count_workgroup=16,
     counters=4096,

@@ -26,7 +26,7 @@ from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape
-from gpuscan.planning.transfer_heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
@@ -256,13 +256,13 @@ def needs_whole_rows(spec: ScanSpec) -> bool:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A share of a scan that one of several devices computes: places along an axis, in the order of the scan.
+class DeviceRange:
+    """A share of a scan that one of several devices computes: indices along an axis, in the order of the scan.
 
     Attributes:
         device: the number of the device in the caller's list.
-        start, stop: the first place, and the one after the last.
-        last: True if no stretch follows.
+        start, stop: the first index, and the one after the last.
+        last: True if no range follows.
     """
 
     device: int
@@ -271,24 +271,24 @@ class Stretch:
     last: bool
 
 
-def shares(length: int, speeds: Sequence[int]) -> list[Stretch]:
-    """Cut an axis into one stretch for each device, in proportion to their speeds. No scan goes along this axis."""
+def cut_by_speed(length: int, speeds: Sequence[int]) -> list[DeviceRange]:
+    """Cut an axis into one range for each device, in proportion to their speeds. No scan goes along this axis."""
     edges = [length * sum(speeds[:number]) // sum(speeds) for number in range(len(speeds) + 1)]
     return [
-        Stretch(device, start, stop, stop == length)
+        DeviceRange(device, start, stop, stop == length)
         for device, (start, stop) in enumerate(pairwise(edges))
         if start < stop
     ]
 
 
-def segment_shares(offsets: AnyArray, speeds: Sequence[int]) -> list[Stretch]:
-    """Cut the segments of a row into one stretch of segments for each device, in proportion to their speeds.
+def cut_segments_by_speed(offsets: AnyArray, speeds: Sequence[int]) -> list[DeviceRange]:
+    """Cut the segments of a row into one range of segments for each device, in proportion to their speeds.
 
     The elements are cut between the two segments that are nearest to the share of each device. So a segment that is
     longer than a share goes to one device as a whole.
 
     Args:
-        offsets: the first place of each segment, then the length of the row.
+        offsets: the first index of each segment, then the length of the row.
         speeds: the relative speed of each device.
     """
     segments, length = len(offsets) - 1, int(offsets[-1])
@@ -300,75 +300,78 @@ def segment_shares(offsets: AnyArray, speeds: Sequence[int]) -> list[Stretch]:
         nearest = before if wanted - offsets[before] < offsets[after] - wanted else after
         cuts.append(max(cuts[-1], nearest))
     return [
-        Stretch(device, start, stop, stop == segments)
+        DeviceRange(device, start, stop, stop == segments)
         for device, (start, stop) in enumerate(pairwise([*cuts, segments]))
         if start < stop
     ]
 
 
-def stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
-    """Cut an axis into the stretches of an array that stays on several devices.
+def cut_into_shards(length: int, speeds: Sequence[int]) -> list[DeviceRange]:
+    """Cut an axis into the ranges of an array that stays on several devices.
 
-    A very long axis will be the scan's. Others are cut into one stretch for each device, in proportion to its speed.
-    Only the length decides, so that all arrays of a bundle are divided at the same places.
+    A very long axis will be the scan's. Others are cut into one range for each device, in proportion to its speed.
+    Only the length decides, so that all arrays of a bundle are divided at the same indices.
 
     Args:
         length: the length of the axis.
         speeds: the relative speed of each device.
     """
-    if len(speeds) == 1 or length < TEAMS.min_ordered_length:
-        return shares(length, speeds)
+    if len(speeds) == 1 or length < DEVICE_GROUPS.min_ordered_length:
+        return cut_by_speed(length, speeds)
     return cut_scan_axis(length, speeds)
 
 
-def cut_scan_axis(length: int, speeds: Sequence[int]) -> list[Stretch]:
+def cut_scan_axis(length: int, speeds: Sequence[int]) -> list[DeviceRange]:
     """Cut the axis of a scan of an array on devices, so that all devices are busy and end together.
 
-    The first device gets the first stretch and the last one, and every other device gets one between them. The first
-    device scans its first stretch at once, which reads and writes each element: 2 units of time for each. Meanwhile the
-    others reduce their stretches, which reads each element: 1 unit. Then all carries are known. The others scan their
-    stretches, and the first device scans the last one, which needs no reduction. With the speeds v[0], v[1], …, the
-    times of both steps are equal for stretches of v[0], 2 v[1], 2 v[2], …, 2 v[0] parts:
+    The first device gets the first range and the last one, and every other device gets one between them. The first
+    device scans its first range at once, which reads and writes each element: 2 units of time for each. Meanwhile the
+    others reduce their ranges, which reads each element: 1 unit. Then all carries are known. The others scan their
+    ranges, and the first device scans the last one, which needs no reduction. With the speeds v[0], v[1], …, the
+    times of both steps are equal for ranges of v[0], 2 v[1], 2 v[2], …, 2 v[0] parts:
 
     - first step: ``2 v[0] / v[0] == 2 v[j] / v[j]``
     - second step: ``2 · 2 v[0] / v[0] == 2 · 2 v[j] / v[j]``
 
     So P equal devices take 6 units for ``2 P + 1`` parts, for which one device takes ``2 (2 P + 1)``: they are
-    (2 P + 1) / 3 times as fast. If each device reduced and scanned one stretch, they would be 2 P / 3 times as fast.
+    (2 P + 1) / 3 times as fast. If each device reduced and scanned one range, they would be 2 P / 3 times as fast.
     """
     first, *others = speeds
     devices = [*range(len(speeds)), 0]
-    cuts = shares(length, [first, *(2 * speed for speed in others), 2 * first])
+    cuts = cut_by_speed(length, [first, *(2 * speed for speed in others), 2 * first])
     return [replace(cut, device=devices[cut.device]) for cut in cuts]
 
 
 def next_devices(speeds: Sequence[int]) -> Iterator[int]:
-    """Yield the device that takes the next stripe, for ever: each one as often as its speed, spread evenly."""
+    """Yield the device that takes the next chunk, for ever: each one as often as its speed, spread evenly."""
     order = sorted((number / speed, device) for device, speed in enumerate(speeds) for number in range(speed))
     return cycle(device for _, device in order)
 
 
-def stripes(length: int, stripe: int, devices: Iterator[int]) -> Iterator[Stretch]:
-    """Cut the axis of a scan into stripes, which the devices take in turn.
+def round_robin_chunks(length: int, chunk_length: int, devices: Iterator[int]) -> Iterator[DeviceRange]:
+    """Cut the axis of a scan into round-robin chunks, which the devices take in turn.
 
     Args:
         length: the length of the axis.
-        stripe: places in a stripe.
-        devices: the device of each stripe.
+        chunk_length: places in a round-robin chunk.
+        devices: the device of each round-robin chunk.
     """
-    for start, device in zip(range(0, length, stripe), devices, strict=False):
-        stop = min(start + stripe, length)
-        yield Stretch(device, start, stop, stop == length)
+    for start, device in zip(range(0, length, chunk_length), devices, strict=False):
+        stop = min(start + chunk_length, length)
+        yield DeviceRange(device, start, stop, stop == length)
 
 
-def stripe_length(length: int, place_bytes: int, speeds: Sequence[int]) -> int:
-    """Return how many places of a scan's axis a stripe has: all of them if the array is short.
+def round_robin_length(length: int, place_bytes: int, speeds: Sequence[int]) -> int:
+    """Return how many indices of a scan's axis a round-robin chunk has: all of them if the array is short.
 
     Args:
         length: the length of the axis.
-        place_bytes: the bytes of the elements of all rows at one place.
+        place_bytes: the bytes of the elements of all rows at one index.
         speeds: the relative speed of each device.
     """
     even = -(-length // sum(speeds))
-    stripe = min(max(even, TEAMS.min_stripe_bytes // place_bytes), max(1, TEAMS.stripe_bytes // place_bytes))
-    return stripe // TEAMS.whole_places * TEAMS.whole_places or stripe
+    chunk_length = min(
+        max(even, DEVICE_GROUPS.min_round_robin_bytes // place_bytes),
+        max(1, DEVICE_GROUPS.round_robin_bytes // place_bytes),
+    )
+    return chunk_length // DEVICE_GROUPS.whole_places * DEVICE_GROUPS.whole_places or chunk_length

@@ -77,12 +77,12 @@ class ScanPlan:
     inner: int = 1
 
     def without_sizes(self) -> ScanPlan:
-        """Return the plan with the numbers of this call in the place of its sizes. Messages about its run name them."""
+        """Return the plan with the numbers of this call instead of its sizes. Messages about its run name them."""
         if not has_size((self.length, self.tiles, self.row_length, self.inner)):
             return self
         numbers = concrete((self.length, self.tiles, self.row_length, self.inner))
         length, tiles, row_length, inner = numbers
-        stages = tuple([replace(each, grid=concrete(each.grid)) for each in self.stages])
+        stages = tuple([replace(stage, grid=concrete(stage.grid)) for stage in self.stages])
         return replace(self, length=length, tiles=tiles, row_length=row_length, inner=inner, stages=stages)
 
     @property
@@ -202,11 +202,11 @@ def plan_scan(
         wait_policy=wait_policy,
         test_build=test_build,
     )
-    room = capabilities.limits["max-compute-workgroup-storage-size"]
-    if spec.everywhere and kernel.posts and needed_bytes(kernel) > room:
+    max_bytes = capabilities.limits["max-compute-workgroup-storage-size"]
+    if spec.everywhere and kernel.posts and needed_bytes(kernel) > max_bytes:
         strategy, reason = "three_dispatch", f"{reason}; the tiles of a span do not fit workgroup memory"
         kernel = replace(kernel, strategy=strategy)
-    if exchanges_chunks(kernel, room):
+    if exchanges_chunks(kernel, max_bytes):
         kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, spec)
@@ -223,7 +223,10 @@ def plan_scan(
         length=length,
         tiles=tiles,
         row_length=spec.row_length,
-        stages=tuple(Stage(each.stage, intern_value(each), grid_of(count, limit)) for each, count in dispatches),
+        stages=tuple(
+            Stage(stage_kernel.stage, intern_value(stage_kernel), grid_of(count, limit))
+            for stage_kernel, count in dispatches
+        ),
         spin_rounds=rounds,
         inner=spec.inner,
     )

@@ -79,8 +79,8 @@ def _can_be_in_any_order(spec: ScanSpec, h: Heuristics) -> bool:
     """Return True if whole rows, or columns, can be reduced in any order."""
     if not h.row_part_workgroups or not spec.reduces_rows or not spec.combine.commutes or spec.everywhere:
         return False
-    placed = spec.reverse or spec.carried or spec.carry_out or spec.field_offsets or spec.index_step
-    return not placed and spec.item_words <= MAX_WORDS
+    depends_on_order = spec.reverse or spec.carried or spec.carry_out or spec.field_offsets or spec.index_step
+    return not depends_on_order and spec.item_words <= MAX_WORDS
 
 
 def _has_full_row_tile(spec: ScanSpec, capabilities: Capabilities) -> bool:
@@ -112,5 +112,5 @@ def _loads_and_workgroup(spec: ScanSpec, capabilities: Capabilities, chunk: int,
     h = heuristics_for(capabilities.adapter_type)
     words = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
     loads = max(1, words // max(1, spec.source.storage_bytes * chunk // 4))
-    room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * items)
-    return loads, min(h.reduced_workgroup, max_invocations(capabilities), power_below(room))
+    capacity = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * items)
+    return loads, min(h.reduced_workgroup, max_invocations(capabilities), power_below(capacity))

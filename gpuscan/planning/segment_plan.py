@@ -51,7 +51,7 @@ class SegmentKernel(Kernel):
     segments_each: int
 
     first_array = 1
-    after_arrays = ("memory", "offsets", "heads", "seeds", "fills", "captured", "verdict")
+    after_arrays = ("memory", "offsets", "heads", "seeds", "fills", "captured", "validation_flag")
     __hash__ = HashedOnce.__hash__
 
     @property
@@ -110,7 +110,7 @@ class SegmentKernel(Kernel):
         if self.fills:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
         if self.checked:
-            bound.append(BoundArray("verdict", self.binding_of("verdict"), "read_write"))
+            bound.append(BoundArray("validation_flag", self.binding_of("validation_flag"), "read_write"))
         return tuple(bound)
 
 
@@ -203,15 +203,17 @@ def plan_segments(
             segments_each=SEGMENTS.segments_each,
         )
 
-    joining = power_below(min(SEGMENTS.lanes, max_invocations(capabilities), _room(capabilities) // spec.element.words))
+    joining = power_below(
+        min(SEGMENTS.lanes, max_invocations(capabilities), _words_for_elements(capabilities) // spec.element.words)
+    )
     fold, join = stage("fold_segments", tile), stage("join_segments", TileShape(joining, 0, 1, tile.chunk))
     find = stage("find_segments", TileShape(SEGMENTS.finding_lanes, 0, 1, tile.chunk))
-    if max(len(each.bindings) for each in (find, fold, join)) > capabilities.limits[STORAGE_LIMIT]:
+    if max(len(stage_kernel.bindings) for stage_kernel in (find, fold, join)) > capabilities.limits[STORAGE_LIMIT]:
         return None
     return SegmentPlan(find, fold, join, spec.length, segments * spec.rows)
 
 
-def _room(capabilities: Capabilities) -> int:
+def _words_for_elements(capabilities: Capabilities) -> int:
     """Return the words of workgroup memory for elements."""
     return capabilities.limits["max-compute-workgroup-storage-size"] // 4 - SEGMENTS.other_words
 
@@ -230,5 +232,7 @@ def _tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
         chunk *= 2
     own = max(chunk, power_below(min(h.own_words // words, _MOST_OWN)))
     most = min(h.lanes, h.tile_words // (own * words), max_invocations(capabilities))
-    lanes = power_below(min(max(most, size, h.min_lanes), _room(capabilities) // (own * words + words + 2)))
+    lanes = power_below(
+        min(max(most, size, h.min_lanes), _words_for_elements(capabilities) // (own * words + words + 2))
+    )
     return TileShape(lanes, size, own // chunk, chunk) if own <= _MOST_OWN and lanes >= max(size, h.min_lanes) else None

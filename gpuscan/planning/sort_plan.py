@@ -80,11 +80,11 @@ class TileSort:
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
-        turns: with subgroups, the number of turns in which a tile is stored once it is in order.
+        batches: with subgroups, the number of batches in which a tile is stored once it is in order.
         copies: copies of the counters of a workgroup that counts digits.
         kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
         spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.
-        stretch: tiles of a workgroup that counts the values of all digits before single passes.
+        tiles_per_workgroup: tiles of a workgroup that counts the values of all digits before single passes.
         repeats: True to count the keys and write each as often as it is there, without moving any.
     """
 
@@ -96,11 +96,11 @@ class TileSort:
     tile_size: int
     tiles_per_row: int
     tiles: int
-    turns: int
+    batches: int
     copies: int
     kernel: DigitKernel | None = None
     spin_rounds: int = 0
-    stretch: int = 1
+    tiles_per_workgroup: int = 1
     repeats: bool = False
 
     @property
@@ -250,9 +250,9 @@ def plan_sort(
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
     wanted_size = h.workgroup_with_payload if with_payload else h.workgroup
     workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
-    turns = h.turns_with_payload if with_payload else h.turns
+    batches = h.batches_with_payload if with_payload else h.batches
     if subgroups:
-        # The counters share their memory with the part of the tile's keys that is stored in a turn. There are up to two
+        # The counters share memory with the part of the tile's keys that is stored in a batch. There are up to two
         # more words for each digit, and a few. A single pass has one more for each digit, and a few.
         words = memory // 4 - _WORDS - (2 << radix_bits)
         if strategy != "three_dispatch":
@@ -260,8 +260,8 @@ def plan_sort(
         groups = max(1, workgroup // fewest_lanes(capabilities))
         while groups > 1 and max(groups << radix_bits, workgroup * scalar.words) > words:
             workgroup, groups = workgroup // 2, groups // 2
-        turns *= payload_words
-        fitting = words // max(scalar.words, payload_words) // workgroup * workgroup * turns
+        batches *= payload_words
+        fitting = words // max(scalar.words, payload_words) // workgroup * workgroup * batches
     else:
         groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
@@ -277,9 +277,9 @@ def plan_sort(
     digits = -(-bits // radix_bits)
     tiles = rows * tiles_per_row
     shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
-    plan = TileSort(*shape, turns, h.copies)
+    plan = TileSort(*shape, batches, h.copies)
     if scalar.bits == 8 and scalar.kind != "bool" and not with_payload and digits == 1 and row_length >= REPEATED_KEYS:
-        return replace(plan, stretch=max(1, min(h.stretch, tiles // h.min_tiles)), repeats=True)
+        return replace(plan, tiles_per_workgroup=max(1, min(h.tiles_per_workgroup, tiles // h.min_tiles)), repeats=True)
     return _in_single_passes(plan, strategy, capabilities, h, test_build)
 
 
@@ -295,7 +295,7 @@ def _in_single_passes(
         plan,
         kernel=kernel,
         spin_rounds=rounds,
-        stretch=max(1, min(h.stretch, plan.tiles // h.min_tiles)),
+        tiles_per_workgroup=max(1, min(h.tiles_per_workgroup, plan.tiles // h.min_tiles)),
         copies=max(1, min(plan.copies, _COUNTER_WORDS // (plan.digits << plan.radix_bits))),
     )
     largest = max(single.state_bytes, 4 * (4 + single.bases), 24 * plan.digits + 4 * single.bases)

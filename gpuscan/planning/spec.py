@@ -55,7 +55,7 @@ class StepCodes(HashedOnce):
     @property
     def named(self) -> tuple[tuple[str, Code], ...]:
         """The functions, each with its name."""
-        pairs = ((f"loop_{each.name}", getattr(self, each.name)) for each in fields(self))
+        pairs = ((f"loop_{step_code.name}", getattr(self, step_code.name)) for step_code in fields(self))
         return tuple((name, code) for name, code in pairs if code is not None)
 
 
@@ -86,7 +86,7 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
             that are contiguous in memory are then scanned as one row, and reversed as one.
         cuts_columns_alike: the buffer holds the bits of one column, which all columns share.
-        key: with segment bits, the kind of the keys that the buffer holds in their place: one for each element, which
+        key: with segment bits, the kind of the keys that the buffer holds instead: one for each element, which
             the kernel compares with the key before it. None if the buffer holds bits.
         keep_last_only: only the last result of each row is stored; with segment bits, the last result of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
@@ -186,7 +186,7 @@ class ShaderSpec(HashedOnce):
 
     @cached_property
     def result(self) -> Element:
-        """One result: what is stored at one place. A partition has two places for the fields of an element."""
+        """One result: what is stored at one index. A partition has two indices for the fields of an element."""
         fields = self.destination.fields
         return bundle_of(fields[: len(fields) // 2]) if self.partitions else self.destination
 
@@ -298,7 +298,7 @@ class ScanSpec(ShaderSpec):
         return intern_value(ShaderSpec(**dict(zip(_SHADER_FIELDS, _SHADER_VALUES(self), strict=True))))
 
 
-_SHADER_FIELDS = tuple(each.name for each in fields(ShaderSpec))
+_SHADER_FIELDS = tuple(field.name for field in fields(ShaderSpec))
 _SHADER_VALUES = attrgetter(*_SHADER_FIELDS)
 
 
@@ -495,7 +495,7 @@ def _extrema(float_name: str) -> dict[tuple[Code, Element], tuple[Element, Code,
 
     Numbers of 16 bits are compared in the upper half of 32 bits, so that they wrap as numbers of 32 bits do.
     """
-    found = {}
+    extrema = {}
     int32 = element_of([np.dtype("int32")])
     integer, magnitude, nan = _FLOATS[float_name]
     for name, (of_integers, sign) in _EXTREMA.items():
@@ -503,22 +503,22 @@ def _extrema(float_name: str) -> dict[tuple[Code, Element], tuple[Element, Code,
         floats, stored = (replace(int32, fields=(replace(field, scalar=SCALARS[s]),)) for s in (float_name, integer))
         upper = 32 - stored.fields[0].scalar.bits
 
-        def place(bits: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
+        def to_order(bits: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
             number = bits.astype(np.int32)
             return ((number ^ ((number >> 31) & magnitude)) + shift) << upper
 
-        def bits_at(place: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
-            order = (((place >> upper) - shift) << upper) >> upper
+        def bits_at(number: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
+            order = (((number >> upper) - shift) << upper) >> upper
             bits = order ^ ((order >> 31) & magnitude)
             return bits.astype(np.int16) if upper else bits
 
-        found[_combine_code(BUILTINS[name], floats, True, False), floats] = (
+        extrema[_combine_code(BUILTINS[name], floats, True, False), floats] = (
             stored,
             _combine_code(BUILTINS[of_integers], int32, True, False),
-            map_code(place, stored, "before", True, argument_type="Source", result_type="Element"),
+            map_code(to_order, stored, "before", True, argument_type="Source", result_type="Element"),
             map_code(bits_at, int32, "after", True, argument_type="Element", result_type="Result"),
         )
-    return found
+    return extrema
 
 
 def by_order(spec: ScanSpec) -> ScanSpec:
@@ -536,9 +536,9 @@ def by_order(spec: ScanSpec) -> ScanSpec:
     if not spec.combine.helpers:  # extrema of floats call one; the first scan of others need not render all helpers
         return spec
     name = spec.element.fields[0].scalar.name
-    known = _extrema(name).get((spec.combine, spec.element)) if name in _FLOATS else None
-    if known is None or (spec.element.fields[0].storage_bytes < 4 and (spec.seeded or not spec.keep_last_only)):
+    replacement = _extrema(name).get((spec.combine, spec.element)) if name in _FLOATS else None
+    if replacement is None or (spec.element.fields[0].storage_bytes < 4 and (spec.seeded or not spec.keep_last_only)):
         return spec
-    stored, combine, before, after = known
+    stored, combine, before, after = replacement
     spec = replace(spec, source=stored, element=combine.result, destination=stored)
     return replace(spec, combine=combine, before=before, maps_seeds=spec.seeded, after=after)

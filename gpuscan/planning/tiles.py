@@ -74,8 +74,8 @@ def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     while chunk < items and not (looks_back and 2 * chunk * widest > ACCESS_BYTES):  # lanes load vectors, side by side
         chunk *= 2
     steps = items // chunk
-    room = max(1, items_that_fit(spec, capabilities) // steps)
-    return TileShape(power_below(min(workgroup, max_invocations(capabilities), room)), 0, steps, chunk)
+    capacity = max(1, items_that_fit(spec, capabilities) // steps)
+    return TileShape(power_below(min(workgroup, max_invocations(capabilities), capacity)), 0, steps, chunk)
 
 
 def totals_tile(tile: TileShape, spec: ScanSpec, capabilities: Capabilities) -> TileShape:
@@ -110,8 +110,8 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
         chunk = min(size for size in (*chunks, lone) if spec.length <= workgroup * size)
     else:
         chunk = max((size for size in chunks if workgroup * size <= spec.length), default=chunk)
-    room = items_that_fit(spec, capabilities)
-    return TileShape(power_below(min(workgroup, max_invocations(capabilities), max(room, 32))), 0, 1, chunk)
+    capacity = items_that_fit(spec, capabilities)
+    return TileShape(power_below(min(workgroup, max_invocations(capabilities), max(capacity, 32))), 0, 1, chunk)
 
 
 def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
@@ -131,12 +131,12 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     most_words = h.register_words // (2 if is_medium(spec.combine, h) else 3)
     while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= most_words:
         chunk *= 2
-    room = items_that_fit(spec, capabilities)
+    capacity = items_that_fit(spec, capabilities)
     if subgroup_size >= BLOCK and words >= h.widest_words and not spec.compacts:
-        room = max(room, h.workgroup)  # no scan goes through workgroup memory, so few items do
+        capacity = max(capacity, h.workgroup)  # no scan goes through workgroup memory, so few items do
     most = max_invocations(capabilities)
-    workgroup = max(power_below(min(h.workgroup, most, max(room, subgroup_size))), subgroup_size)
-    wide = power_below(min(h.wide_workgroup, most, max(room - h.wide_workgroup // subgroup_size, workgroup)))
+    workgroup = max(power_below(min(h.workgroup, most, max(capacity, subgroup_size))), subgroup_size)
+    wide = power_below(min(h.wide_workgroup, most, max(capacity - h.wide_workgroup // subgroup_size, workgroup)))
     rows = rows_of_whole_accesses(spec, h)
     if chunk < rows <= fits:
         chunk = rows
@@ -197,8 +197,8 @@ def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape 
             continue
         tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.joined_once)
         if spec.length >= h.min_measured_tiles * tile.tile_size:
-            room = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
-            return tile if shape.lanes <= room else None
+            capacity = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
+            return tile if shape.lanes <= capacity else None
     return None
 
 
@@ -313,10 +313,10 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
     is_cpu = capabilities.adapter_type == "CPU"
     width = capabilities.subgroup_size if subgroups and not is_cpu else 0
     most = min(max_invocations(capabilities), h.row_workgroup)
-    room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
-    if length < h.min_row or room < 32:
+    capacity = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
+    if length < h.min_row or capacity < 32:
         return None
-    sizes = [size for size in (32, 64, 128, 256, 512) if width <= size <= min(most, room)]
+    sizes = [size for size in (32, 64, 128, 256, 512) if width <= size <= min(most, capacity)]
     if not width:
         sizes = [size for size in sizes if size <= h.serial_workgroup]
     accessed = bytes_accessed_together(spec)

@@ -36,17 +36,17 @@ class Transfers:
     parts_writing_back: int = 1
     # Calls that write results at the same time, each with `max_copy_threads`. Not measured: four fill a bus.
     max_write_backs: int = 4
-    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
-    held_runs: int = 16
-    held_bytes: int = 64 << 20
-    # Bytes held while the GPU has work for longer than a submission takes. The time of that work is estimated by the
+    # Runs deferred at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
+    deferred_runs: int = 16
+    deferred_bytes: int = 64 << 20
+    # Bytes deferred while the GPU works for longer than a submission takes. The time of that work is estimated by the
     # bytes that a fast GPU reads in a scan, so that it is not overestimated: an H200 scans 134 MB in 75 us.
-    held_bytes_while_busy: int = 512 << 20
+    deferred_bytes_while_busy: int = 512 << 20
     submission_seconds: float = 60e-6
     most_bytes_per_second: float = 2e12
-    # Bytes held in a burst: if the list was full this short a time before. H200, eight reductions of 134 MB: 68 us
+    # Bytes deferred in a burst: if the list was full this short a time before. H200, eight reductions of 134 MB: 68 us
     # each in place of 100.
-    held_bytes_in_burst: int = 192 << 20
+    deferred_bytes_in_burst: int = 192 << 20
     burst_seconds: float = 200e-6
     # Arrays of up to this many bytes are uploaded with the held runs, and the bytes of all of them. Not measured: the
     # CPU copies such an array in less time than a submission takes.
@@ -58,22 +58,22 @@ class Transfers:
 
 
 TRANSFERS = Transfers()
-# ----- Device teams
+# ----- Device groups
 
 
 @dataclass(frozen=True)
-class TeamHeuristics:
-    """The tuning constants of device teams."""
+class DeviceGroupHeuristics:
+    """The tuning constants of device groups."""
 
-    # Bytes of a stripe of a long array. Short stripes overlap better, and each one costs a carry through the CPU.
+    # Bytes of a round-robin chunk of a long array. Short ones overlap better, and each costs a carry through the CPU.
     # Not measured: uploading one takes some milliseconds, and a carry takes much less.
-    stripe_bytes: int = 64 << 20
-    # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not measured: a few launches.
-    min_stripe_bytes: int = 4 << 20
-    # Stripes are multiples of this many places if they are longer. Not measured: they are whole blocks of most tiles.
+    round_robin_bytes: int = 64 << 20
+    # The fewest bytes of a chunk: below that, a second device costs more than it saves. Not measured: a few launches.
+    min_round_robin_bytes: int = 4 << 20
+    # Chunks are multiples of this many places if they are longer. Not measured: they are whole blocks of most tiles.
     whole_places: int = 1 << 16
-    # Stripes of one device at a time. Not measured: one is uploaded, one is scanned or waits, one is downloaded.
-    stripes_in_flight: int = 3
+    # Chunks of one device at a time. Not measured: one is uploaded, one is scanned or waits, one is downloaded.
+    chunks_in_flight: int = 3
     # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not measured: with four
     # rows, shares are off by at most an eighth of a device's work.
     min_rows_each: int = 4
@@ -87,4 +87,4 @@ class TeamHeuristics:
     min_ordered_length: int = 1 << 24
 
 
-TEAMS = TeamHeuristics()
+DEVICE_GROUPS = DeviceGroupHeuristics()

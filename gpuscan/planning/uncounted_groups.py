@@ -1,7 +1,7 @@
 """Decide how groups are scanned if only the GPU knows how many labels there are.
 
-Rows are cut into stretches, and a table has a carry for each stretch and label, as in `gpuscan.planning.group_plan`.
-The GPU chooses the number of stretches, so that the table fits its memory. Workgroups sort the elements of a stretch by
+Rows are cut into sections, and a table has a carry for each section and label, as in `gpuscan.planning.group_plan`.
+The GPU chooses the number of sections, so that the table fits its memory. Workgroups sort the elements of a section by
 their labels, tile by tile, so no workgroup needs memory for all labels.
 """
 
@@ -41,15 +41,15 @@ class UncountedGroups:
         rows: the number of rows.
         row_length: the elements in a row.
         carries: the carries that the table has room for.
-        unit: the elements of a unit. Stretches have whole units, but for the last one of a row.
-        stretches: the stretches of all rows, about: no more, if there are fewer rows.
-        max_stretch: the elements of a stretch, at most.
+        unit: the elements of a unit. Sections have whole units, but for the last one of a row.
+        sections: the sections of all rows, about: no more, if there are fewer rows.
+        max_section_length: the elements of a section, at most.
         max_labels: the most labels.
         kernels: the stages, in their order.
         max_partitioned: the most labels if elements are sorted by buckets of labels first; 0 if they cannot be.
         partitioned: the stages then.
-        wanted_carries: the carries of the table, about, and at most if there are more than `least_stretches`.
-        least_stretches: the stretches of all rows, about, that keep the GPU busy.
+        wanted_carries: the carries of the table, about, and at most if there are more than `least_sections`.
+        least_sections: the sections of all rows, about, that keep the GPU busy.
         most_workgroups: the workgroups of the stages after the first one, at most.
     """
 
@@ -57,14 +57,14 @@ class UncountedGroups:
     row_length: int
     carries: int
     unit: int
-    stretches: int
-    max_stretch: int
+    sections: int
+    max_section_length: int
     max_labels: int
     kernels: tuple[GroupKernel, ...]
     max_partitioned: int
     partitioned: tuple[GroupKernel, ...]
     wanted_carries: int
-    least_stretches: int
+    least_sections: int
     most_workgroups: int
 
     @property
@@ -79,7 +79,7 @@ class UncountedGroups:
 
     @property
     def local_words(self) -> int:
-        """The 32-bit words of the results within stretches; 0 if elements are loaded again instead."""
+        """The 32-bit words of the results within sections; 0 if elements are loaded again instead."""
         sorts = self.kernels[0].stage == "combine_tiles"
         return self.rows * self.row_length * self.kernels[0].item_words if sorts else 0
 
@@ -87,9 +87,9 @@ class UncountedGroups:
         """Return the number of workgroups of a stage. In the last stages, a workgroup may take several parts."""
         tile = kernel.tile
         if kernel.stage == "combine_tiles":
-            return max(self.rows, self.stretches)
+            return max(self.rows, self.sections)
         if kernel.stage in ("combine_groups", "scan_groups"):
-            return -(-max(self.rows, self.stretches) // tile.workgroup_size)
+            return -(-max(self.rows, self.sections) // tile.workgroup_size)
         if kernel.stage == "scan_carries":
             return min(self.most_workgroups, -(-self.carries // (tile.workgroup_size // kernel.parts)))
         return min(self.most_workgroups, -(-self.rows * self.row_length // tile.tile_size))
@@ -135,15 +135,15 @@ def plan_uncounted(
         carry_loads=h.carry_loads,
     )
     if h.subgroups:
-        unit, longest = tile.tile_size, max(tile.tile_size, -(-spec.length // h.min_stretches))
+        unit, longest = tile.tile_size, max(tile.tile_size, -(-spec.length // h.min_sections))
         last = replace(first, stage="finish_groups", tile=TileShape(WORKGROUP, 0, 1, h.finished_items))
         # A label and a place in a tile share a word.
         most = 2**32 // unit
     else:
-        unit, longest, most = h.min_stretch, h.max_stretch, _MOST_COUNTED
+        unit, longest, most = h.min_section_length, h.max_section_length, _MOST_COUNTED
         last = replace(first, stage="scan_groups")
     kernels = first, carrying, last
-    # In smaller tiles there is room for more labels. Few stretches have elements of a bucket.
+    # In smaller tiles there is room for more labels. Few sections have elements of a bucket.
     items = min(h.bucket_items, tile.chunk)
     own = replace(first, tile=replace(tile, chunk=items)) if h.subgroups else first
     scanning = replace(carrying, tile=TileShape(WORKGROUP, 0, 1, 1), parts=h.bucket_parts)
@@ -157,20 +157,20 @@ def plan_uncounted(
     moved_words = sum(f.storage_bytes for f in (*spec.source.fields, *spec.destination.fields)) / 4
     wanted = math.floor(spec.length * moved_words * h.max_table_share / first.carry_words)
     carries = min(max(_LEAST_CARRIES, wanted), limits["max-storage-buffer-binding-size"] // (4 * first.carry_words))
-    stretches = max(h.uncounted_stretches, -(-spec.length // longest))
+    sections = max(h.uncounted_sections, -(-spec.length // longest))
     return UncountedGroups(
         spec.rows,
         spec.row_length,
         carries,
         unit,
-        stretches,
+        sections,
         -(-longest // unit) * unit,
         min(most, h.max_tabled_labels) if partitions else most,
         kernels,
         2**32 // own.tile.tile_size if partitions else 0,
         partitioned,
         h.wanted_carries,
-        h.least_stretches,
+        h.least_sections,
         h.most_workgroups,
     )
 
@@ -184,11 +184,11 @@ def _tile_of_sorted_groups(spec: ScanSpec, capabilities: Capabilities) -> TileSh
     words, subgroups = spec.element.words, WORKGROUP // fewest_lanes(capabilities)
     once = subgroups * (2 + words) + _WORDS
     items = min(h.tile_items, power_below(h.tile_words // words))
-    while items and 4 * (_room(items) + once) > limits["max-compute-workgroup-storage-size"]:
+    while items and 4 * (_words_for_counters(items) + once) > limits["max-compute-workgroup-storage-size"]:
         items //= 2
     return TileShape(WORKGROUP, min(capabilities.subgroup_sizes), 1, items) if items else None
 
 
-def _room(items: int) -> int:
+def _words_for_counters(items: int) -> int:
     """Return the words of workgroup memory for counters, and for the keys of tiles."""
     return max(_COUNTERS + 1, (items + 1) * WORKGROUP)

@@ -69,7 +69,7 @@ def needed_bytes(kernel: Kernel) -> int:
     return max(workgroup_bytes(kernel), together)
 
 
-def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
+def check_workgroup_memory(kernel: Kernel, capabilities: Capabilities) -> None:
     """Raise an error if the kernel needs more workgroup memory than the device has.
 
     Raises:
@@ -79,19 +79,19 @@ def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
 
 
 def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> None:
-    room = capabilities.limits["max-compute-workgroup-storage-size"]
-    if needed > room:
+    max_bytes = capabilities.limits["max-compute-workgroup-storage-size"]
+    if needed > max_bytes:
         raise UnsupportedDtypeError(
             f"elements of {element.storage_bytes} bytes were passed. They need {needed} bytes of workgroup "
-            f"memory, and {capabilities.summary} has {room}. Pass smaller elements, or "
+            f"memory, and {capabilities.summary} has {max_bytes}. Pass smaller elements, or "
             'device="numpy"'
         )
 
 
-def exchanges_chunks(kernel: Kernel, room: int) -> bool:
+def exchanges_chunks(kernel: Kernel, max_bytes: int) -> bool:
     """Return True if chunks should go through workgroup memory between storage and invocations.
 
-    They should if an element takes several accesses to storage and `room` bytes hold the chunks of one step. Views are
+    They should if an element takes several accesses to storage and `max_bytes` hold the chunks of one step. Views are
     accessed word by word, so there it is enough that a chunk takes several accesses. So it is for short vectors that
     are no whole words. If each invocation reads its own wide elements, lanes do not access neighbours: an H100 then has
     0.35 (36 bytes) to 0.7 (64 bytes) of its memory's speed, and all of it through workgroup memory. An H200 takes 73
@@ -99,7 +99,7 @@ def exchanges_chunks(kernel: Kernel, room: int) -> bool:
 
     Args:
         kernel: the shader, without the exchange.
-        room: the bytes of workgroup memory that the device has.
+        max_bytes: the bytes of workgroup memory that the device has.
     """
     tile, spec = kernel.tile, kernel.spec
     if not isinstance(tile, TileShape) or not tile.subgroup_size or tile.per_row:
@@ -120,4 +120,4 @@ def exchanges_chunks(kernel: Kernel, room: int) -> bool:
         access_bytes = 4 * kernel.field_width(source)
         several = source.storage_bytes * (tile.chunk if in_parts else 1) > access_bytes
     needed = kernel.exchange_vectors * access_bytes + workgroup_bytes(kernel) + OTHER_ITEMS * 4 * kernel.item_words
-    return several and needed <= room
+    return several and needed <= max_bytes

@@ -65,8 +65,8 @@ def as_integer(value: Any) -> int | None:
         (3, None, None, None)
     """
     if type(value) in (int, Size):
-        known: int = value
-        return known
+        integer: int = value
+        return integer
     if not isinstance(value, bool):
         with suppress(TypeError):
             return operator.index(value)
@@ -80,11 +80,11 @@ def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
         TypeError: one is not an integer.
     """
     given = tuple(values)
-    found = tuple(each for each in map(as_integer, given) if each is not None)
-    if len(found) != len(given):
+    integers = tuple(integer for integer in map(as_integer, given) if integer is not None)
+    if len(integers) != len(given):
         shown = given if len(given) > 1 else given[0]
         raise TypeError(f"{name}={abbreviate(shown)} was passed, but it must be integers; pass only integers")
-    return found
+    return integers
 
 
 def as_flag(name: str, value: object) -> bool:
@@ -108,10 +108,10 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 def check_one_cut(**cuts: object) -> None:
     """Raise ValueError if several of the arguments that cut rows are passed: segments, keys, groups."""
-    passed = [f"{name}=" for name, value in cuts.items() if value is not None]
-    if len(passed) > 1:
+    names = [f"{name}=" for name, value in cuts.items() if value is not None]
+    if len(names) > 1:
         raise ValueError(
-            f"{', '.join(passed[:-1])} and {passed[-1]} were {'both' if len(passed) == 2 else 'all'} passed; pass the "
+            f"{', '.join(names[:-1])} and {names[-1]} were {'both' if len(names) == 2 else 'all'} passed; pass the "
             "one that says where rows are cut"
         )
 
@@ -161,7 +161,7 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
 
 
 def _gather_parts(
-    kind: str,
+    structure_kind: str,
     keys: tuple[str | int, ...],
     parts: Sequence[object],
     depth: int,
@@ -170,9 +170,9 @@ def _gather_parts(
 ) -> tuple[Structure, list[Leaf]]:
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
-    found = [_flatten_bundle(part, depth + 1, only_moved) for part in parts]
-    structure = Structure(kind, keys, tuple(s for s, _ in found), factory)
-    return structure, [leaf for _, leaves in found for leaf in leaves]
+    children = [_flatten_bundle(part, depth + 1, only_moved) for part in parts]
+    structure = Structure(structure_kind, keys, tuple(s for s, _ in children), factory)
+    return structure, [leaf for _, leaves in children for leaf in leaves]
 
 
 @overload

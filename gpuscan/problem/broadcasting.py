@@ -14,10 +14,10 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         ValueError: there is none.
     """
     lengths = []
-    for place in range(-max(map(len, shapes), default=0), 0):
+    for axis in range(-max(map(len, shapes), default=0), 0):
         length = 1
         for shape in shapes:
-            own = shape[place] if len(shape) >= -place else 1
+            own = shape[axis] if len(shape) >= -axis else 1
             if own != 1 and length not in (1, own):
                 raise ValueError(f"the shapes {shapes} do not broadcast to one shape")
             length = length if own == 1 else own

@@ -44,18 +44,18 @@ def find_or_make_problem(x: object, op: object, **options: Unpack[ProblemOptions
         return make_problem(x, op, **options)
     try:
         with _lock:
-            known = _problems.find(key)
+            earlier = _problems.find(key)
     except TypeError:
         # An option cannot be hashed.
         return make_problem(x, op, **options)
     given = x if type(x) is tuple else (x,)
-    if known is not None:
-        return known.for_call(given, op, options.get("dtype"), options.get("before"), options.get("after"))
+    if earlier is not None:
+        return earlier.for_call(given, op, options.get("dtype"), options.get("before"), options.get("after"))
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:
-            kept = _problems.keep(key, problem.drop_arrays())
-        return kept.with_leaves(problem.leaves)
+            cached = _problems.keep(key, problem.drop_arrays())
+        return cached.with_leaves(problem.leaves)
     return problem
 
 
@@ -82,6 +82,6 @@ def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable
     if functions[0] is None:
         return None
     # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
-    kinds = [(each.dtype, each.shape, isinstance(each, OnDevice)) for each in arrays]
+    kinds = [(array.dtype, array.shape, isinstance(array, OnDevice)) for array in arrays]
     reproducible = options.get("reproducible")
     return *functions, arrays is x, *kinds, axis, exclusive, reverse, options.get("dtype"), reproducible

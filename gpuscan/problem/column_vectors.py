@@ -25,8 +25,15 @@ def can_be_vectors(problem: Problem) -> bool:
     numbers = all(field.shape == () for element in elements for field in element.fields)
     plain = not (problem.row_ends or problem.indexed or problem.compacts or problem.lists_runs)
     alike = problem.heads is None or problem.heads.cuts_rows_alike
-    there = any(isinstance(array, OnDevice) for array in (*(problem.seeds or ()), *(problem.fill or ())))
-    return problem.inner > 1 and numbers and plain and alike and not there and problem.operator.function is not None
+    has_device_rows = any(isinstance(array, OnDevice) for array in (*(problem.seeds or ()), *(problem.fill or ())))
+    return (
+        problem.inner > 1
+        and numbers
+        and plain
+        and alike
+        and not has_device_rows
+        and problem.operator.function is not None
+    )
 
 
 def as_vectors(problem: Problem) -> Problem:
@@ -36,8 +43,8 @@ def as_vectors(problem: Problem) -> Problem:
     """
     count, shape = problem.inner, problem.shape[: problem.axis + 1]
     source, element, destination = (
-        replace(each, fields=tuple(replace(field, shape=(count,)) for field in each.fields))
-        for each in (problem.source, problem.element, problem.destination)
+        replace(element, fields=tuple(replace(field, shape=(count,)) for field in element.fields))
+        for element in (problem.source, problem.element, problem.destination)
     )
     operator, before, after = problem.operator, problem.before, problem.after
     if operator.kinds is None:
@@ -73,7 +80,7 @@ def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tup
     whole = (*shape, count)
     # `OnDevice` says nothing of views, which the arrays of the engine have.
     in_numpy = (np.ndarray, ParameterArray)
-    return tuple(each.reshape(*whole) if isinstance(each, in_numpy) else each._view_as(whole) for each in arrays)
+    return tuple(array.reshape(*whole) if isinstance(array, in_numpy) else array._view_as(whole) for array in arrays)
 
 
 def _by_number(

@@ -108,7 +108,7 @@ def _selects(predicate: Map) -> Callable[..., object]:
             parts.append(
                 reshape_numbers([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape)
             )
-        picked = predicate(element.structure.unflatten(parts))
-        return np.where(picked, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
+        is_selected = predicate(element.structure.unflatten(parts))
+        return np.where(is_selected, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
 
     return select

@@ -46,9 +46,9 @@ Rounded = Callable[[Number], Number]
 def two_sum(a: Number, b: Number, rounded: Rounded = as_rounded) -> tuple[Number, Number]:
     """Return the rounded sum and its rounding error; together they are exactly ``a + b`` (Knuth, TAOCP 2, 4.2.2)."""
     total = a + b
-    kept = rounded(total)
-    of_b = rounded(kept - a)
-    of_a = rounded(kept - of_b)
+    rounded_total = rounded(total)
+    of_b = rounded(rounded_total - a)
+    of_a = rounded(rounded_total - of_b)
     return total, rounded(a - of_a) + rounded(b - of_b)
 
 
@@ -118,8 +118,8 @@ def as_pairs(x: object, op: object, options: ProblemOptions) -> tuple[object, Op
         raise _refuse(f"the operator {resolve(op).name!r}")
     dtype, before, initial = options.get("dtype"), options.get("before"), options.get("initial")
     if dtype is not None:
-        if (asked := dtype_from(dtype)) != FLOAT32:
-            raise _refuse(f"dtype={asked}")
+        if (requested := dtype_from(dtype)) != FLOAT32:
+            raise _refuse(f"dtype={requested}")
         structure, leaves = structure_and_leaves(x)
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)

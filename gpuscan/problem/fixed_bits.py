@@ -84,7 +84,7 @@ def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None) ->
 def _operation_of(operator: Operator, element: Element) -> str | None:
     assert operator.function is not None
     nodes = trace_operator(operator.function, element, operator.name).fields
-    return without_fixed_bits(reachable([node for each in nodes for node in each]))
+    return without_fixed_bits(reachable([node for field_nodes in nodes for node in field_nodes]))
 
 
 # ----- One NaN

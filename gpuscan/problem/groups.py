@@ -159,7 +159,7 @@ def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
 
     Args:
         count: the number of groups.
-        words: the verdict of arrays/resolve_indices.wgsl.
+        words: the validation flag of arrays/resolve_indices.wgsl.
     """
     above, below, *_ = words
     try:

@@ -43,7 +43,9 @@ def as_map(before: object) -> Any:
         parameters = inspect.signature(before).parameters.values()
     except (TypeError, ValueError):
         return before  # a function without a signature
-    required = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+    required = [
+        parameter for parameter in parameters if parameter.kind in _POSITIONAL and parameter.default is parameter.empty
+    ]
     return IndexedMap(lambda pair: before(*pair)) if len(required) == 2 else before
 
 

@@ -39,7 +39,7 @@ class ArrayIndex:
     numbers: Axes
     indices: tuple[AnyArray | OnDevice, ...]
     shape: Axes
-    place: int
+    axes_before: int
     unique: bool
 
 
@@ -60,7 +60,7 @@ def parts_of(index: object, shape: Axes) -> list[Any]:
         IndexError: a part is no index, there are too many, or a mask has another shape than the axes.
     """
     parts = [_check_part(part) for part in (index if isinstance(index, tuple) else (index,))]
-    gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
+    gaps = [position for position, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
     count = sum(_axes_of(part) for part in parts)
@@ -97,9 +97,9 @@ def _check_part(part: object) -> Any:
         return number
     if isinstance(part, (np.ndarray, OnDevice)) and part.dtype.kind in "iub":
         return part
-    kind = f"of dtype {part.dtype}" if hasattr(part, "dtype") else abbreviate(part)
+    what = f"of dtype {part.dtype}" if hasattr(part, "dtype") else abbreviate(part)
     raise IndexError(
-        f"an index {kind} was asked for, but indices are integers, slices, ..., None, and arrays of integers or bools. "
+        f"an index {what} was asked for, but indices are integers, slices, ..., None, and arrays of integers or bools. "
         "Convert other numbers with .astype(np.int64)"
     )
 
@@ -163,8 +163,8 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         ) from None
     together = arrays == list(range(arrays[0], arrays[-1] + 1))
     unique = len(arrays) == 1 and is_mask(parts[arrays[0]])
-    place = axes[0] if together else 0
-    return ArrayIndex(tuple(view), tuple(axes), tuple(numbers), tuple(indices), common, place, unique)
+    axes_before = axes[0] if together else 0
+    return ArrayIndex(tuple(view), tuple(axes), tuple(numbers), tuple(indices), common, axes_before, unique)
 
 
 def check_indices(index: object, axis: int, length: int) -> Any:
@@ -199,7 +199,7 @@ def index_error(axis: int, length: int, words: Sequence[int]) -> IndexError | No
     Args:
         axis: the number of the axis.
         length: its length.
-        words: the verdict of arrays/resolve_indices.wgsl.
+        words: the validation flag of arrays/resolve_indices.wgsl.
     """
     above, below, *_ = words
     index = above or -below

@@ -75,10 +75,10 @@ def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> 
         declared = len(leaves) > 1 or operator.element_axes or any(own)
         return leads[:1] if declared else [leads[0], *range(leads[0] - 1, 0, -1)]
     most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
-    shared = min(most, _count_shared_axes([leaf.shape for leaf in leaves]))
+    shared_axes = min(most, _count_shared_axes([leaf.shape for leaf in leaves]))
     if operator.element_axes:
-        return [max(leads)] if 0 < max(leads) <= shared else []
-    return list(range(shared, 0, -1)) if len(leaves) > 1 else []
+        return [max(leads)] if 0 < max(leads) <= shared_axes else []
+    return list(range(shared_axes, 0, -1)) if len(leaves) > 1 else []
 
 
 def _count_shared_axes(shapes: Sequence[Shape]) -> int:
@@ -93,7 +93,7 @@ def _count_shared_axes(shapes: Sequence[Shape]) -> int:
 
 def _all_equal(values: Sequence[object]) -> bool:
     """Return True if all values are equal. They need no hash, which lengths of a recorded call do not have."""
-    return all(each == values[0] for each in values[1:])
+    return all(value == values[0] for value in values[1:])
 
 
 def _refusal_of_trace(
@@ -125,8 +125,10 @@ def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], o
             f"a bundle of arrays of the shapes {shapes} was passed, but its arrays must have one shape, or at least "
             "one length along the first axis. Broadcast them with np.broadcast_arrays first"
         )
-    axes = max(max(operator.element_axes, each) for each in own)
-    short = next(leaf for leaf, each in zip(leaves, own, strict=True) if leaf.ndim <= max(operator.element_axes, each))
+    axes = max(max(operator.element_axes, count) for count in own)
+    short = next(
+        leaf for leaf, count in zip(leaves, own, strict=True) if leaf.ndim <= max(operator.element_axes, count)
+    )
     extra = f" and {axes} trailing axes of the element" if axes else ""
     return ValueError(
         f"an array of shape {short.shape} was passed, but {operator.described} needs at least one axis to "

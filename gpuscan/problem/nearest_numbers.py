@@ -32,15 +32,15 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
         rounded = np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
         if wide.dtype.kind == "f" and dtype.itemsize == 8:
             # NumPy compares 64-bit integers with floats in float64, which rounds them.
-            for place in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
-                rounded.flat[place], exists.flat[place] = _nearest_in_float64(info, float(wide.flat[place]), up=up)
+            for index in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
+                rounded.flat[index], exists.flat[index] = _nearest_in_float64(info, float(wide.flat[index]), up=up)
         return rounded, exists
     wide = numbers.astype(np.float64)
     with np.errstate(over="ignore"):
         nearest = wide.astype(dtype)
-    passed = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
+    rounds_wrong_way = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
     following = np.nextafter(nearest, dtype.type(np.inf if up else -np.inf))
-    return np.where(passed, following, nearest), np.ones(numbers.shape, bool)
+    return np.where(rounds_wrong_way, following, nearest), np.ones(numbers.shape, bool)
 
 
 def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:

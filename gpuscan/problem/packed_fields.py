@@ -78,7 +78,7 @@ def pack_problem(problem: Problem, leaves: Sequence[Any], limit: int, adapter: s
 def unpack_results(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
     """Return the results of the problem, given the results of the packed problem."""
     arrays: Arrays = []
-    for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
+    for field, (carrier, start) in zip(problem.destination.fields, carrier_offsets(problem.destination), strict=True):
         whole = np.ascontiguousarray(results[carrier])
         own = whole.view(np.uint8)[..., start : start + field.storage_bytes]
         numbers = np.ascontiguousarray(own).view(field.scalar.dtype)
@@ -104,7 +104,7 @@ def _layout(element: Element) -> tuple[tuple[AnyDType, ...], tuple[int, ...], tu
     return tuple(sizes), tuple(-(-size // dtype.itemsize) for dtype, size in sizes.items()), tuple(positions)
 
 
-def places(element: Element) -> tuple[tuple[int, int], ...]:
+def carrier_offsets(element: Element) -> tuple[tuple[int, int], ...]:
     """Return for each field the number of the array that carries it, and its first byte in that array's element."""
     return _layout(element)[2]
 
@@ -125,7 +125,7 @@ def pack_arrays(element: Element, arrays: Sequence[AnyArray], axes: int) -> Arra
     """
     lead = arrays[0].shape[:axes]
     carriers = [np.zeros((*lead, *field.shape), field.scalar.dtype) for field in make_packed_element(element).fields]
-    for array, field, (carrier, start) in zip(arrays, element.fields, places(element), strict=True):
+    for array, field, (carrier, start) in zip(arrays, element.fields, carrier_offsets(element), strict=True):
         numbers = np.ascontiguousarray(array).reshape(*lead, field.count)
         carriers[carrier].view(np.uint8)[..., start : start + field.storage_bytes] = numbers.view(np.uint8)
     return carriers
@@ -139,7 +139,7 @@ def unpack_before(source: Element, before: Callable[..., object] | None) -> Call
 
     def unpack(vectors: Sequence[Number]) -> object:
         parts = []
-        for field, (carrier, start) in zip(source.fields, places(source), strict=True):
+        for field, (carrier, start) in zip(source.fields, carrier_offsets(source), strict=True):
             size = field.scalar.dtype.itemsize
             numbers = [_number_at(vectors[carrier], start + i * size, field) for i in range(field.count)]
             parts.append(reshape_numbers(numbers, field.shape))
@@ -162,7 +162,7 @@ def pack_after(element: Element, destination: Element, after: Callable[..., obje
     def pack(value: object) -> object:
         leaves = destination.structure.flatten(value if after is None else after(value))
         carriers: list[list[Any]] = [[None] * field.count for field in make_packed_element(destination).fields]
-        for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
+        for leaf, field, (carrier, start) in zip(leaves, destination.fields, carrier_offsets(destination), strict=True):
             if not isinstance(leaf, Traced):  # A constant is the same number in every result.
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
             leaf = leaf.astype(field.scalar.dtype)
@@ -215,7 +215,7 @@ def reshape_numbers(numbers: Sequence[Number], shape: tuple[int, ...]) -> Number
     """Return the numbers as an array of the shape, as NumPy's reshape does."""
     if not shape:
         return numbers[0]
-    each = len(numbers) // shape[0]
+    count = len(numbers) // shape[0]
     return np.stack(
-        [reshape_numbers(numbers[i * each : (i + 1) * each], shape[1:]) for i in range(shape[0])], axis=-len(shape)
+        [reshape_numbers(numbers[i * count : (i + 1) * count], shape[1:]) for i in range(shape[0])], axis=-len(shape)
     )

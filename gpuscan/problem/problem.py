@@ -91,9 +91,9 @@ class Problem:
         everywhere: True if the results must have the same bits on every device and on NumPy.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
         steps: the loop's own steps, if the operator composes their maps; None otherwise.
-        kind: an object that all cached problems of one kind share; None if the problem is not cached, as one that
+        cache_key: an object that all cached problems of one kind share; None if the problem is not cached, as one that
             `replace` returns.
-        layout_kind: a value that problems with the same plans share; None if that is not known.
+        layout_key: a value that problems with the same plans share; None if that is not known.
     """
 
     operator: Operator
@@ -121,8 +121,8 @@ class Problem:
     everywhere: bool = False
     steps: OwnSteps | None = None
     # `replace` does not pass these on.
-    kind: Hashable = field(default=None, init=False, repr=False, compare=False)
-    layout_kind: Hashable = field(default=None, init=False, repr=False, compare=False)
+    cache_key: Hashable = field(default=None, init=False, repr=False, compare=False)
+    layout_key: Hashable = field(default=None, init=False, repr=False, compare=False)
 
     def of_its_kind(self, **values: object) -> Problem:
         """Return a copy with other values of some attributes, which keeps its kind and what is computed of the shape.
@@ -138,13 +138,13 @@ class Problem:
         for name in ("row_length", "rows", "size", "inner", "empty"):
             # This computes the cached property once, for all problems of the kind.
             getattr(self, name)
-        kind = object()
-        return self.of_its_kind(leaves=(), kind=kind, layout_kind=kind)
+        key = object()
+        return self.of_its_kind(leaves=(), cache_key=key, layout_key=key)
 
     def as_rewrite_of(self, problem: Problem, rewrite: str) -> Problem:
         """Return this problem with the kind of the problem from which a rewrite of this name made it."""
-        kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
-        return self.of_its_kind(**{name: kind and (rewrite, kind) for name, kind in kinds.items()})
+        keys = {"cache_key": problem.cache_key, "layout_key": problem.layout_key}
+        return self.of_its_kind(**{name: key and (rewrite, key) for name, key in keys.items()})
 
     def with_leaves(self, leaves: tuple[object, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
@@ -185,9 +185,9 @@ class Problem:
         assert heads is not None
         how = (heads.cut.array.dtype, heads.cut.array.shape) if isinstance(heads.cut, Keys) else ("segments",)
         # The bits of the heads are this call's own, so the problem is of no kind.
-        return self.of_its_kind(heads=heads, kind=None, layout_kind=self.kind and (self.kind, *how))
+        return self.of_its_kind(heads=heads, cache_key=None, layout_key=self.cache_key and (self.cache_key, *how))
 
-    def made_reproducible(self) -> Problem:
+    def as_reproducible(self) -> Problem:
         """Return the same problem with the same bits on every device.
 
         Raises:
@@ -212,7 +212,7 @@ class Problem:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
-        return vars(self) | {"kind": None, "layout_kind": None}
+        return vars(self) | {"cache_key": None, "layout_key": None}
 
     @property
     def seed_element(self) -> Element:

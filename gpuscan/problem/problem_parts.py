@@ -74,16 +74,18 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
     for at in np.ndindex(*lead, *(tail if apart else ())):
         index = (*at[:axis], slice(None), *at[axis:])
         inner = () if apart else tail
-        seeds, places = problem.numpy_seeds, results
+        seeds, outputs = problem.numpy_seeds, results
         if seeds is not None:
             whole = [seed.reshape((*lead, *tail, *seed.shape[1:])) for seed in seeds]
-            seeds = tuple(each[at].reshape(-1, *seed.shape[1:]) for each, seed in zip(whole, seeds, strict=True))
+            seeds = tuple(
+                seed_array[at].reshape(-1, *seed.shape[1:]) for seed_array, seed in zip(whole, seeds, strict=True)
+            )
         if problem.keep_last_only:
             fields = problem.destination.fields
             views = zip(results, fields, strict=True)
-            places = [view.reshape((*lead, *tail, *f.shape))[(*at, ...)].reshape(-1, *f.shape) for view, f in views]
+            outputs = [view.reshape((*lead, *tail, *f.shape))[(*at, ...)].reshape(-1, *f.shape) for view, f in views]
         else:
-            places = [result[index] for result in results]
+            outputs = [result[index] for result in results]
         own = heads
         if heads is not None:
             of_row = heads.cut
@@ -92,4 +94,4 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
             own = replace(heads, shape=(problem.row_length, *inner), axis=0, cut=of_row)
         leaves = tuple(leaf[index] for leaf in problem.numpy_leaves)
         alone = replace(problem, leaves=leaves, shape=(problem.row_length, *inner), axis=0, seeds=seeds, heads=own)
-        yield alone, places
+        yield alone, outputs

@@ -93,20 +93,20 @@ def assemble_arrays(
         axes = leaves[0].ndim - own_axes(like)[0]
     parts: list[Any] = []
     start = 0
-    for place, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
-        inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, (tuple, list)) else None
+    for number, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
+        inside = like.get(key) if isinstance(like, dict) else like[number] if isinstance(like, (tuple, list)) else None
         parts.append(assemble_arrays(child, leaves[start : start + child.leaf_count], inside, axes))
         start += child.leaf_count
     if structure.kind != "record":
         return replace(structure, children=(LEAF,) * len(parts)).build_bundle(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
-    record = np.empty(parts[0].shape[:axes], laid_out(np.dtype(types), like))
+    record = np.empty(parts[0].shape[:axes], with_layout_of(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):
         record[name] = part
     return record if record.ndim else record[()]
 
 
-def written(results: list[AnyArray], outputs: list[AnyArray] | None) -> list[AnyArray]:
+def copy_to_outputs(results: list[AnyArray], outputs: list[AnyArray] | None) -> list[AnyArray]:
     """Write NumPy results to the caller's arrays, if there are any, and return the arrays that have the results."""
     if outputs is None:
         return results
@@ -115,7 +115,7 @@ def written(results: list[AnyArray], outputs: list[AnyArray] | None) -> list[Any
     return outputs
 
 
-def laid_out(packed: AnyDType, like: object) -> AnyDType:
+def with_layout_of(packed: AnyDType, like: object) -> AnyDType:
     """Return the dtype of `like`, which may be aligned, if it has the same fields as `packed`; else `packed`."""
     # This module takes a while to import.
     from numpy.lib.recfunctions import repack_fields

@@ -132,12 +132,12 @@ class Heads:
         return not self.on_device and bool((self.cut.array[:-1] < self.cut.array[1:]).all())
 
     @cached_property
-    def places(self) -> AnyArray:
+    def head_indices(self) -> AnyArray:
         """The ascending indices of a row's heads, for segments by offsets, in the order of the scan."""
         starts, stops = self.cut.array[:-1], self.cut.array[1:]
         full = starts < stops
-        places: AnyArray = self.row_length - stops[full][::-1] if self.reverse else starts[full]
-        return places
+        head_indices: AnyArray = self.row_length - stops[full][::-1] if self.reverse else starts[full]
+        return head_indices
 
     # ----- Heads of all rows, one row after the other, in the order of the scan
 
@@ -171,14 +171,14 @@ class Heads:
             return flags
         if isinstance(self.cut, Offsets):
             # Ends of another dtype would have NumPy convert all places.
-            ends = np.array((start, start + count), self.places.dtype)
-            first, last = np.searchsorted(self.places, ends)
-            flags[self.places[first:last] - start] = True
+            ends = np.array((start, start + count), self.head_indices.dtype)
+            first, last = np.searchsorted(self.head_indices, ends)
+            flags[self.head_indices[first:last] - start] = True
             return flags
         keys = self._key_rows(row, row + 1)[0]
         before = max(start, 1)
-        stretch = keys[before - 1 : start + count]
-        flags[before - start :] = stretch[1:] != stretch[:-1]
+        span = keys[before - 1 : start + count]
+        flags[before - start :] = span[1:] != span[:-1]
         flags[: before - start] = True
         return flags
 
@@ -336,8 +336,8 @@ def ascending_offsets(segments: object, elements: str) -> AnyArray:
 def _check_order(offsets: AnyArray, into: AnyArray | None = None) -> None:
     """Raise ValueError if offsets decrease; in the same pass over them, copy them to `into`."""
     for start in range(0, len(offsets), _CHECKED_TOGETHER):
-        stretch = offsets[start : start + _CHECKED_TOGETHER + 1]
-        falls = stretch[1:] < stretch[:-1]
+        span = offsets[start : start + _CHECKED_TOGETHER + 1]
+        falls = span[1:] < span[:-1]
         if falls.any():
             at = start + int(falls.argmax())
             raise ValueError(
@@ -345,7 +345,7 @@ def _check_order(offsets: AnyArray, into: AnyArray | None = None) -> None:
                 "offsets that never decrease (equal ones are empty segments)"
             )
         if into is not None:
-            np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
+            np.copyto(into[start : start + _CHECKED_TOGETHER], span[:_CHECKED_TOGETHER], casting="unsafe")
 
 
 def _check_shape(offsets: AnyArray | OnDevice, elements: int | str) -> None:
@@ -384,7 +384,7 @@ def offsets_error(length: int, segments: int, needs_full: str, words: Sequence[i
         length: the number of elements that are cut.
         segments: the number of segments.
         needs_full: as in `Offsets`.
-        words: the verdict of shaders/arrays/mark_segments.wgsl.
+        words: the validation flag of shaders/arrays/mark_segments.wgsl.
     """
     fall, first, beyond, empty = words
     if fall:

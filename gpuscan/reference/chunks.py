@@ -40,15 +40,15 @@ def accumulate_stream(problems: Iterator[Problem]) -> Iterator[list[Array]]:
     """
     chunks: deque[_Chunk] = deque()
     fold: Items | None = None
-    waiting, begun = 0, False
+    waiting, has_elements = 0, False
     for problem in chain(problems, [None]):
         if problem is not None:
-            marked = _with_marks(problem, begins=not begun)
+            marked = _with_marks(problem, begins=not has_elements)
             with np.errstate(all="ignore"):
                 items = tuple(array.copy() for array in load(marked, marked.numpy_leaves))
             chunks.append(_Chunk(marked.with_leaves(()), items))
             waiting += marked.size
-            begun = begun or marked.size > 0
+            has_elements = has_elements or marked.size > 0
         while waiting >= SPAN or (problem is None and waiting):
             count = min(waiting, SPAN)
             with np.errstate(all="ignore"):

@@ -122,8 +122,8 @@ def compute_fixed_node(node: Node, *args: Any) -> Any:
 
 def compute_fixed_operation(name: str, *args: Any) -> Any:
     """Return the result of an operation, named after NumPy's ufunc, with the bits that it has on every device."""
-    kind = np.asarray(args[0]).dtype
-    if kind == np.complex64 and name == "multiply":
+    dtype = np.asarray(args[0]).dtype
+    if dtype == np.complex64 and name == "multiply":
         (a, b), (c, d) = ((np.real(arg), np.imag(arg)) for arg in args)
         real = compute_fixed_operation(
             "subtract", compute_fixed_operation("multiply", a, c), compute_fixed_operation("multiply", b, d)
@@ -132,10 +132,10 @@ def compute_fixed_operation(name: str, *args: Any) -> Any:
             "add", compute_fixed_operation("multiply", a, d), compute_fixed_operation("multiply", b, c)
         )
         return complex_of(real, imag)
-    if kind == np.complex64 and name in ("add", "subtract", "negative"):
+    if dtype == np.complex64 and name in ("add", "subtract", "negative"):
         parts = ([part(arg) for arg in args] for part in (np.real, np.imag))
-        return complex_of(*(compute_fixed_operation(name, *each) for each in parts))
-    if kind != np.float32:
+        return complex_of(*(compute_fixed_operation(name, *component) for component in parts))
+    if dtype != np.float32:
         return numpy_function(name)(*args)
     if name in _ROUNDED:
         computed = numpy_function(name)(*args)

@@ -67,9 +67,9 @@ def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
     labels = labels if missing is None else np.where(missing, np.int64(groups), labels)
     rows = label_rows(problem, labels).astype(np.int64)
     ends = np.zeros((problem.rows, groups + 1), np.int64)
-    numbers, place = np.indices(rows.shape)
+    numbers, position = np.indices(rows.shape)
     # Of equal places the last one counts, since places ascend along a row.
-    ends[numbers, rows] = place + 1
+    ends[numbers, rows] = position + 1
     ends = ends[:, :groups]
     if problem.fill is None:
         check_full(problem, ends)

@@ -120,8 +120,8 @@ class Joiner:
         except OperatorError:
             raise
         except Exception as error:
-            place = quote_traceback(error.__traceback__) or quote_definition(operator.function)
-            raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{place}") from error
+            source_line = quote_traceback(error.__traceback__) or quote_definition(operator.function)
+            raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{source_line}") from error
         try:
             leaves = element.structure.flatten(value)
         except (TypeError, KeyError, ValueError, IndexError) as error:
@@ -208,11 +208,11 @@ def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
     width = max(1, shape.subgroup_size)
     bands = shape.workgroup_size // width * shape.bands
     axes = (-1, bands, shape.band_steps, width, shape.chunk)
-    shared = tuple(
+    chunks = tuple(
         array.reshape(*axes, *array.shape[1:]).transpose(4, 3, 2, 1, 0, *range(5, 4 + array.ndim))
         for array in pad_items(loaded, shape.tile_size)
     )
-    local = left_to_right(join, shared)
+    local = left_to_right(join, chunks)
     lanes = kogge_stone(join, last(local))
     carries = left_to_right(join, last(lanes))
     subgroups = kogge_stone(join, last(carries))
@@ -247,9 +247,9 @@ def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = N
     start = first(totals, 1) if carry is None else tuple(array[np.newaxis] for array in carry)
     before = stack([start, first(folded, -1)])  # P(block)
     lane, group = np.ogrid[:block, : len(before[0])]
-    known = group > 0 if carry is None else group >= 0
+    has_prefix = group > 0 if carry is None else group >= 0
     exclusive = up(sums)
-    prefixes = join.pick(lane > 0, join.pick(known, join(before, exclusive), exclusive), before)
+    prefixes = join.pick(lane > 0, join.pick(has_prefix, join(before, exclusive), exclusive), before)
     return first(tuple(a.swapaxes(0, 1).reshape(-1, *a.shape[2:]) for a in prefixes), len(totals[0])), folded
 
 
@@ -278,19 +278,19 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
         chunk = join.pick(led, join(lead, sums.local), sums.local)
 
     # From subgroup to array: the tile's prefix and the subgroups before this one.
-    known = np.full(tile.shape, True) if carried else tile > 0
+    has_prefix = np.full(tile.shape, True) if carried else tile > 0
     subgroups_before = up(sums.subgroups)
     outer = join.pick(subgroup > 0, join(prefixes, subgroups_before), prefixes)
-    outer = join.pick(known, outer, subgroups_before)
-    known = known | (subgroup > 0)
+    outer = join.pick(has_prefix, outer, subgroups_before)
+    has_prefix = has_prefix | (subgroup > 0)
     if sums.shape.single_lead:  # Everything before a chunk is combined into `outer`.
-        chunk, outer = sums.local, join.pick(led, join.pick(known, join(outer, lead), lead), outer)
-        known, led = known | led, np.full(led.shape, False)
+        chunk, outer = sums.local, join.pick(led, join.pick(has_prefix, join(outer, lead), lead), outer)
+        has_prefix, led = has_prefix | led, np.full(led.shape, False)
     if exclusive:
         shifted = first(chunk, -1)
         inner = join.pick(led, lead, tuple(array[0] for array in sums.local))
         chunk = stack([tuple(array[np.newaxis] for array in inner), shifted])
-    results = join.pick(known, join(outer, chunk), chunk)
+    results = join.pick(has_prefix, join(outer, chunk), chunk)
     if exclusive:
         begin = join.pick(led, tuple(array[0] for array in results), outer)
         results = stack([tuple(array[np.newaxis] for array in begin), rest(results, 1)])

@@ -69,7 +69,7 @@ def ewm_mean(
     before = (make_weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))
     result = scan(
         signal.samples,
-        _join_stretches if adjusted else _RECURSIVE[alpha == 0.5],
+        _join_intervals if adjusted else _RECURSIVE[alpha == 0.5],
         axis=signal.axis,
         before=before,
         after=_mean if adjusted else _last,
@@ -85,14 +85,14 @@ def smoothing_factor(**given: float | None) -> float:
         ValueError: none is passed, or several are, or it is out of range.
         TypeError: it is not a real number.
     """
-    passed = {name: value for name, value in given.items() if value is not None}
-    if len(passed) != 1:
-        shown = " and ".join(f"{name}=" for name in passed)
+    given_factors = {name: value for name, value in given.items() if value is not None}
+    if len(given_factors) != 1:
+        shown = " and ".join(f"{name}=" for name in given_factors)
         raise ValueError(
-            (f"{shown} were passed together" if passed else "no smoothing factor was passed")
+            (f"{shown} were passed together" if given_factors else "no smoothing factor was passed")
             + f"; pass one of {', '.join(f'{name}=' for name in given)}"
         )
-    ((name, value),) = passed.items()
+    ((name, value),) = given_factors.items()
     where, is_right, factor = _FACTORS[name]
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     if not is_number or isinstance(value, (bool, np.timedelta64)):
@@ -129,11 +129,11 @@ def real_signal(x: object, axis: int) -> Signal:
 
 
 # ----- Adjusted
-# An element stands for a stretch of samples. Its fields:
+# An element stands for an interval of samples. Its fields:
 # - the sum of the weights of its numbers, relative to the weight of the last number; 0 if it has no number;
 # - their mean;
-# - the decay from the beginning of the stretch to the last number;
-# - the decay after the last number; if there is no number, the decay of the whole stretch.
+# - the decay from the beginning of the interval to the last number;
+# - the decay after the last number; if there is no number, the decay of the whole interval.
 
 
 def make_weighted_mean(decay: Number, alpha: object) -> Callable[[AnyArray], Fields]:
@@ -152,7 +152,7 @@ def make_weighted_mean(decay: Number, alpha: object) -> Callable[[AnyArray], Fie
 
 
 @operator(name="weighted mean")
-def _join_stretches(left: Fields, right: Fields) -> Fields:
+def _join_intervals(left: Fields, right: Fields) -> Fields:
     weight, mean, before, after = left
     own_weight, own_mean, own_before, own_after = right
     none, alone = own_weight == 0, weight == 0
@@ -176,12 +176,12 @@ def _mean(element: Fields) -> AnyArray:
 # The mean after some samples is ``keep · m + rest · mean``, where m is the mean after the first number among them, and
 # rest = 1 - keep. m itself is ``(d · m' + alpha · first) / (d + alpha)``, where m' is the mean before and d the decay
 # since the number before. For alpha = 0.5, pandas has ``m = d · m' + (1 - d) · first`` in its place.
-# An element stands for a stretch of samples. Its fields:
+# An element stands for an interval of samples. Its fields:
 # - 1 if it has a number, else 0;
 # - the first number;
-# - the decay from the beginning of the stretch to that number, divided by alpha;
+# - the decay from the beginning of the interval to that number, divided by alpha;
 # - keep, rest and mean;
-# - the decay after the last number; if there is no number, the decay of the whole stretch.
+# - the decay after the last number; if there is no number, the decay of the whole interval.
 
 
 def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
@@ -200,7 +200,7 @@ def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
 def _recursion(half: bool) -> Operator:
     """Return the operator; `half` for pandas' other weights where alpha is 0.5."""
 
-    def compose_stretches(left: Fields, right: Fields) -> Fields:
+    def compose_intervals(left: Fields, right: Fields) -> Fields:
         number, first, before, keep, rest, mean, after = left
         own_number, own_first, own_before, own_keep, own_rest, own_mean, own_after = right
         none, alone = own_number == 0, number == 0
@@ -220,7 +220,7 @@ def _recursion(half: bool) -> Operator:
             np.where(none, after * own_after, own_after),
         )
 
-    return operator(compose_stretches, name="recursive mean")
+    return operator(compose_intervals, name="recursive mean")
 
 
 _RECURSIVE = {half: _recursion(half) for half in (False, True)}

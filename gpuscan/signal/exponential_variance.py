@@ -63,7 +63,7 @@ def ewm_var(
     number = signal.samples.dtype.type
     before = (_make_weighting if adjusted else _recursive)(number(1 - alpha), number(alpha))
     after = _AFTER[adjusted, biased]
-    operator_of = _join_stretches if adjusted else _compose_stretches
+    operator_of = _join_intervals if adjusted else _compose_intervals
     result = scan(signal.samples, operator_of, axis=signal.axis, before=before, after=after, device=signal.target)
     return signal.answer(result, None)
 
@@ -109,7 +109,7 @@ def _select(condition: AnyArray, chosen: Fields, others: Fields) -> Fields:
 
 
 # ----- Adjusted
-# An element stands for a stretch of samples. Its first four fields describe the group of its numbers, with weights
+# An element stands for an interval of samples. Its first four fields describe the group of its numbers, with weights
 # relative to the weight of the last number. The other two fields are the decays before the last number and after it, as
 # in `exponential_mean`.
 
@@ -126,7 +126,7 @@ def _make_weighting(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields
 
 
 @operator(name="weighted variance")
-def _join_stretches(left: Fields, right: Fields) -> Fields:
+def _join_intervals(left: Fields, right: Fields) -> Fields:
     *group, before, after = left
     *own_group, own_before, own_after = right
     none, alone = own_group[0] == 0, group[0] == 0
@@ -144,7 +144,7 @@ def _make_adjusted_variance(biased: bool) -> Callable[[Fields], AnyArray]:
 
 
 # ----- Not adjusted
-# An element stands for a stretch of samples, with the fields of `exponential_mean`: 1 if it has a number; the first
+# An element stands for an interval of samples, with the fields of `exponential_mean`: 1 if it has a number; the first
 # number; the decay up to that, divided by alpha; the weight `keep` of all that is known with the first number; the
 # group of the later numbers, with the weight 1 - keep; and the decay after the last number.
 
@@ -164,12 +164,12 @@ def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
 
 
 @operator(name="recursive variance")
-def _compose_stretches(left: Fields, right: Fields) -> Fields:
+def _compose_intervals(left: Fields, right: Fields) -> Fields:
     number, first, before, keep, *group, after = left
     own_number, own_first, own_before, own_keep, *own_group, own_after = right
     none, alone = own_number == 0, number == 0
     gap = after * own_before
-    # The number at the beginning of the right stretch has this weight, and all before it `inherited`.
+    # The number at the beginning of the right interval has this weight, and all before it `inherited`.
     share = own_keep / (gap + 1)
     inherited = gap * share
     zero = np.full_like(first, 0.0)

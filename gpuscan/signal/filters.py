@@ -197,8 +197,8 @@ def _with_complex_poles(b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: Ar
         start = start[..., 0] + 1j * start[..., 1]
     # States are what is added to the first samples of the convolution with b, so the factor goes to them as well.
     states = np.zeros((max(len(product), len(poles)) - 1, *start.shape[1:]), np.complex128)
-    for place, factor in enumerate(conjugate):
-        states[place : place + order] += factor * start
+    for first, factor in enumerate(conjugate):
+        states[first : first + order] += factor * start
     y, _ = lfilter(product, poles, x, axis, np.moveaxis(states, 0, signal.axis))
     x = x if isinstance(x, Array) else np.asarray(x)
     ends = _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start)
@@ -268,13 +268,13 @@ def _through(
     """
     spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
     signal = signal.on_device(len(spaces) + (states is not None))
-    ends, place = [], 0
+    ends, first = [], 0
     for space in spaces:
         start = None
         if states is not None:
-            start = np.tensordot(space.from_direct, states[place : place + space.size], 1)
+            start = np.tensordot(space.from_direct, states[first : first + space.size], 1)
             ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
-            place += space.size
+            first += space.size
         signal = signal.with_samples(filter_signal(space, signal, start))
     return signal.samples, np.concatenate(ends) if ends else None
 
@@ -319,19 +319,19 @@ def _direct_states(
         states[: order - length] = start[length:]
     for coefficients, samples, sign in ((b, x, 1), (a, y, -1)):
         last = last_samples(samples, axis, min(order, length)).astype(states.dtype)
-        for place in range(order):
-            for i in range(place + 1, len(coefficients)):
-                back = i - place
+        for state in range(order):
+            for i in range(state + 1, len(coefficients)):
+                back = i - state
                 if back <= length:
-                    states[place] += sign * coefficients[i] * last[-back]
+                    states[state] += sign * coefficients[i] * last[-back]
     return states
 
 
 # ----- Sections as scans
 #
-# A second-order section as a scan: the affine map from the states before a stretch of samples to those after it.
+# A second-order section as a scan: the affine map from the states before an interval of samples to those after it.
 #
-# An element is such a map for one sample or many, and also says what the last output in the stretch is::
+# An element is such a map for one sample or many, and also says what the last output in the interval is::
 #
 #     states' = m·states + v        y = c·states + d
 #
@@ -341,10 +341,10 @@ def _direct_states(
 
 def _operator(size: int, near_one: bool) -> Operator:
     """Return the composition of two maps of `size` states; with ``m - 1`` in place of `m` if a pole is near 1."""
-    places = range(size)
+    indices = range(size)
 
     def times(matrix: Sequence[Fields], vector: Fields) -> list[AnyArray]:
-        products = [sum(row[i] * vector[i] for i in places[1:]) + row[0] * vector[0] for row in matrix]
+        products = [sum(row[i] * vector[i] for i in indices[1:]) + row[0] * vector[0] for row in matrix]
         return [x + product for x, product in zip(vector, products, strict=True)] if near_one else products
 
     def compose_steps(left: Fields, right: Fields) -> Fields:
@@ -352,11 +352,11 @@ def _operator(size: int, near_one: bool) -> Operator:
         columns = [times(own_m, column) for column in zip(*m, strict=True)]
         if near_one:
             # The column of 1 + m, less that of 1.
-            columns = [[own_m[i][j] + columns[j][i] for i in places] for j in places]
+            columns = [[own_m[i][j] + columns[j][i] for i in indices] for j in indices]
         rows = zip(*columns, strict=True)
         outputs = times(list(zip(*m, strict=True)), own_c)
         states = [x + y for x, y in zip(times(own_m, v), own_v, strict=True)]
-        last = sum(own_c[i] * v[i] for i in places[1:]) + own_c[0] * v[0] + own_d
+        last = sum(own_c[i] * v[i] for i in indices[1:]) + own_c[0] * v[0] + own_d
         return (*(entry for row in rows for entry in row), *states, *outputs, last)
 
     return operator(compose_steps, name=f"{'slow ' if near_one else ''}section of {size}")
@@ -403,7 +403,7 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
         after=_states,
     )
     states = reduce_rows(replace(problem, keep_last_only=True), signal.device)
-    return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in states])
+    return np.stack([np.asarray(state, np.float64).reshape(signal.others) for state in states])
 
 
 def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], Fields]:
@@ -411,12 +411,12 @@ def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], F
     number = signal.samples.dtype.type
     m = section.m - np.eye(section.size) if section.near_one else section.m
     # Tuples, so that filters with other coefficients launch the same program.
-    same, outputs = tuple([number(each) for each in m.ravel()]), tuple([number(each) for each in section.c])
-    inputs = tuple([number(each) for each in (*section.v, section.d)])
+    same, outputs = tuple([number(value) for value in m.ravel()]), tuple([number(value) for value in section.c])
+    inputs = tuple([number(value) for value in (*section.v, section.d)])
 
     def load_sample(x: AnyArray) -> Fields:
-        *states, direct = (x * each for each in inputs)
-        fixed, ends = ([np.full_like(x, each) for each in numbers] for numbers in (same, outputs))
+        *states, direct = (x * value for value in inputs)
+        fixed, ends = ([np.full_like(x, value) for value in numbers] for numbers in (same, outputs))
         return (*fixed, *states, *ends, direct)
 
     return load_sample

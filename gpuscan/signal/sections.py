@@ -99,14 +99,14 @@ def sections_of(b: Floats, a: Floats) -> list[tuple[Floats, Floats]]:
     zeros = [*_factors(np.roots(b[delays:]), delays)] if len(b) else []
     poles.sort(key=lambda factor: factor.reach, reverse=True)
     count = max(len(poles), len(zeros))
-    each = abs(gain) ** (1 / count)
+    section_gain = abs(gain) ** (1 / count)
     sections = []
     for i in range(count):
         pole = poles[i] if i < len(poles) else ONE
         zero = min(zeros, key=pole.distance, default=ONE)
         if zero is not ONE:
             zeros.remove(zero)
-        sections.append((zero.coefficients * each, pole.coefficients))
+        sections.append((zero.coefficients * section_gain, pole.coefficients))
     sections.reverse()
     first = sections[0]
     sections[0] = (first[0] * np.sign(gain), first[1])
@@ -157,14 +157,14 @@ def _factors(roots: AnyArray, delays: int = 0) -> list[Factor]:
 
 def pad_coefficients(coefficients: Floats, length: int) -> Floats:
     """Return the coefficients with zeros after them."""
-    found: Floats = np.concatenate([coefficients, np.zeros(length - len(coefficients))])
-    return found
+    padded: Floats = np.concatenate([coefficients, np.zeros(length - len(coefficients))])
+    return padded
 
 
 def trim_zeros(coefficients: Any) -> Any:
     """Return the coefficients without the zeros at the end. `np.trim_zeros` takes several times as long."""
-    (places,) = coefficients.nonzero()
-    return coefficients[: places[-1] + 1 if len(places) else 0]
+    (nonzero,) = coefficients.nonzero()
+    return coefficients[: nonzero[-1] + 1 if len(nonzero) else 0]
 
 
 # ----- The states of a chain of sections, and the states of the whole filter

@@ -160,9 +160,9 @@ def states_of(zi: object, signal: Signal, order: int, sections: int | None = Non
         for i, (have, want) in enumerate(zip(given.shape, full, strict=True))
     )
     if not fits:
-        shown, passed = (full[:-1], given.shape[:-1]) if signal.is_complex else (full, given.shape)
+        shown, own_shape = (full[:-1], given.shape[:-1]) if signal.is_complex else (full, given.shape)
         raise ValueError(
-            f"zi of shape {passed} was passed for a filter with states of shape {shown}; pass an array of that shape"
+            f"zi of shape {own_shape} was passed for a filter with states of shape {shown}; pass an array of that shape"
         )
     whole = np.broadcast_to(given, full).astype(np.float64)
     return np.moveaxis(whole, len(lead) + signal.axis, len(lead))

@@ -144,16 +144,16 @@ def _both_ways(
     else:
         # The passes of complex coefficients may need a dtype that no device has.
         samples = (signal if np.iscomplexobj(states) else signal.on_device(2)).samples
-    place = signal.axis
-    column = (*[1] * place, states.shape[-1], *[1] * (samples.ndim - place - 1))
+    axis = signal.axis
+    column = (*[1] * axis, states.shape[-1], *[1] * (samples.ndim - axis - 1))
     states = states.reshape(*states.shape[:-1], *column)
 
     def forwards(part: Samples) -> Samples:
-        return run(part, place, states * np.asarray(part[_along(place, slice(0, 1))]))
+        return run(part, axis, states * np.asarray(part[_along(axis, slice(0, 1))]))
 
-    once = forwards(_extend_samples(samples, place, padtype, edge))
-    twice = forwards(once[_along(place, slice(None, None, -1))])
-    inner = twice[_along(place, slice(None, None, -1))][_along(place, slice(edge, edge + length))]
+    once = forwards(_extend_samples(samples, axis, padtype, edge))
+    twice = forwards(once[_along(axis, slice(None, None, -1))])
+    inner = twice[_along(axis, slice(None, None, -1))][_along(axis, slice(edge, edge + length))]
     if isinstance(inner, Array):
         return inner.copy() if signal.given is not None else inner.numpy()
     return np.ascontiguousarray(inner)

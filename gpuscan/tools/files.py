@@ -87,11 +87,11 @@ def unique_file(source: Path, target: Path, *, counts: bool, device: Device | st
     """
     array = read_array(source)
     with show_profile(profile, device), usage_errors(target):
-        values, found = gpuscan.unique_counts(array, device=device)
+        values, counted = gpuscan.unique_counts(array, device=device)
         del array  # as above
         if counts:
             records = np.empty(len(values), [("value", values.dtype), ("count", np.int64)])
-            records["value"], records["count"] = values, found
+            records["value"], records["count"] = values, counted
             values = records
         write_array(target, values)
 

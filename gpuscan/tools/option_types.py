@@ -13,7 +13,7 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
-from gpuscan.api.home import resolve_devices
+from gpuscan.api.call_device import resolve_devices
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.adapters import NUMPY, best_adapters
 from gpuscan.elements import BFLOAT16_NAME, SCALARS, scalar_of
@@ -91,13 +91,13 @@ class DeviceType(ParamType):
     def convert(self, value: object, param: Parameter, ctx: Context) -> Device | str:
         if isinstance(value, Device):
             return value
-        asked = str(value).strip()
-        if asked.casefold() == NUMPY:
+        name = str(value).strip()
+        if name.casefold() == NUMPY:
             if not self.numpy:
                 self.fail("this command needs a GPU adapter, and NumPy uses none. Name an adapter.", param, ctx)
             return NUMPY
         try:
-            return Device(asked)
+            return Device(name)
         except AdapterNotFoundError as error:
             self.fail(str(error), param, ctx)
 
@@ -248,9 +248,9 @@ class FolderType(click.Path):
         return folder
 
 
-def gpu_device(asked: Device | str | None) -> Device:
+def gpu_device(device: Device | str | None) -> Device:
     """Return the device that a command for GPUs runs on: the one asked for, else the default one."""
-    return asked if isinstance(asked, Device) else gpuscan.default_device()
+    return device if isinstance(device, Device) else gpuscan.default_device()
 
 
 def has_file_dtype(name: str) -> bool:

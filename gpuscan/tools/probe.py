@@ -119,7 +119,7 @@ def _print_panels(devices: Sequence[Device], default: Device | None) -> None:
     from rich.console import Console, Group
 
     Console(highlight=False).print(
-        Group(*(panel(number, each, each is default) for number, each in enumerate(devices)))
+        Group(*(panel(number, device, device is default) for number, device in enumerate(devices)))
     )
     if _chosen_by_variable() == NUMPY:
         click.echo(f"{ADAPTER_VARIABLE}=numpy is set, so scans run on NumPy unless a call names a device.")
@@ -259,14 +259,14 @@ def _speeds(device: Device, measurements: Sequence[Measurement]) -> list[dict[st
 def without_person(data: object) -> Any:
     """Return the data without paths, and without the names of the user and the machine."""
     names = {Path.home().name, platform.node(), platform.node().partition(".")[0], _user()}
-    known = [re.escape(name) for name in sorted(names, key=len, reverse=True) if len(name) >= _MIN_NAME]
-    person = re.compile(rf"(?<!\w)(?:{'|'.join(known)})(?!\w)") if known else None
+    patterns = [re.escape(name) for name in sorted(names, key=len, reverse=True) if len(name) >= _MIN_NAME]
+    person = re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)") if patterns else None
 
     def clean(value: object) -> object:
         if isinstance(value, dict):
-            return {key: clean(each) for key, each in value.items()}
+            return {key: clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [clean(each) for each in value]
+            return [clean(item) for item in value]
         if not isinstance(value, str):
             return value
         value = _PATH.sub("(path)", value)

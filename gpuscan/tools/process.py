@@ -116,7 +116,7 @@ def _takes_numpy(commands: click.Group, arguments: Sequence[str]) -> bool:
     """Return True if the command that is called takes ``--device numpy``."""
     called = next((commands.commands[name] for name in arguments if name in commands.commands), None)
     types = [parameter.type for parameter in called.params] if called is not None else []
-    return any(isinstance(kind, DeviceType) and kind.numpy for kind in types)
+    return any(isinstance(option_type, DeviceType) and option_type.numpy for option_type in types)
 
 
 def _fail(message: str, code: int) -> int:

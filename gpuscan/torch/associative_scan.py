@@ -78,8 +78,8 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
     ranks = tuple(leaf.ndim for leaf in leaves)
     if torch.compiler.is_compiling():
         # This call is traced, and a function that closes over what is traced cannot be read here.
-        places = pytree.tree_unflatten(list(range(len(leaves))), tree)
-        handle = -1 if has_closure(combine_fn) else _handle(combine_fn, places, axis, reverse, ranks)
+        leaf_numbers = pytree.tree_unflatten(list(range(len(leaves))), tree)
+        handle = -1 if has_closure(combine_fn) else _handle(combine_fn, leaf_numbers, axis, reverse, ranks)
         if handle < 0:
             return _outside_of_graphs(combine_fn, xs, dim, reverse)
         results = torch.ops.gpuscan.scan(leaves, handle)
@@ -94,10 +94,12 @@ def _outside_of_graphs(combine_fn: Callable[..., object], xs: object, dim: int, 
 
 
 @torch.compiler.assume_constant_result
-def _handle(combine_fn: Callable[..., object], places: object, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
+def _handle(
+    combine_fn: Callable[..., object], leaf_numbers: object, axis: int, reverse: bool, ranks: tuple[int, ...]
+) -> int:
     """Return the number of a scan for compiled functions; -1 if these would not notice that the function changes."""
     key = function_key(combine_fn, numbers=False)
-    tree = pytree.tree_structure(places)
+    tree = pytree.tree_structure(leaf_numbers)
     return -1 if key is None else handle_of(_Scan(combine_fn, tree, axis, reverse, ranks, key))
 
 

@@ -156,7 +156,7 @@ class _Attention(TensorScan):
 
     def like_results(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         k, v = tensors[1:3]
-        wide = any(each.dtype == torch.float64 for each in tensors)
+        wide = any(tensor.dtype == torch.float64 for tensor in tensors)
         *batches, _, heads, keys = k.shape
         shape = *batches, heads, keys, v.shape[-1]
         return v, v.new_empty(shape, dtype=torch.float64 if wide else torch.float32)
@@ -166,7 +166,7 @@ class _Attention(TensorScan):
         function = attention.gated_delta_rule if self.has_beta else attention.gated_linear_attention
         o, last = function(*given, scale=self.scale, initial_state=state, output_final_state=True, device=device)
         lead = arrays[0].shape[: self.lead]
-        return [each.reshape(*lead, -1, *each.shape[1:]) for each in (o, last)] if lead else [o, last]
+        return [array.reshape(*lead, -1, *array.shape[1:]) for array in (o, last)] if lead else [o, last]
 
     def gradients(
         self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
@@ -175,12 +175,12 @@ class _Attention(TensorScan):
         function: Callable[..., Sequence[AnyArray]] = (
             attention.gated_delta_rule_vjp if self.has_beta else attention.gated_linear_attention_vjp
         )
-        of_o, of_last = (self._flat(each) for each in grads)
+        of_o, of_last = (self._flat(grad) for grad in grads)
         of_arrays = function(
             *given, of_o, scale=self.scale, initial_state=state, grad_final_state=of_last, device=device
         )
         of_arrays = of_arrays if self.has_state else of_arrays[:-1]
-        return [each.reshape(array.shape) for each, array in zip(of_arrays, arrays, strict=True)]
+        return [grad.reshape(array.shape) for grad, array in zip(of_arrays, arrays, strict=True)]
 
     def _flat(self, array: AnyArray) -> AnyArray:
         """Return an array with one axis of batches."""
@@ -203,7 +203,7 @@ class _Attention(TensorScan):
         """Return the results by operations that have derivatives of all orders."""
         like_o, like_last = self.like_results(tensors)
         # Time first, and a column of keys by a row of values.
-        q, k, v, g, *others = (each.to(like_last.dtype) for each in tensors)
+        q, k, v, g, *others = (tensor.to(like_last.dtype) for tensor in tensors)
         state = others.pop() if self.has_state else torch.zeros_like(like_last)
         axis = self.lead + 1
         decays = (g if g.ndim == k.ndim else g[..., None]).exp()[..., None]

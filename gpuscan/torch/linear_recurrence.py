@@ -208,10 +208,10 @@ class _Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor, int]:
         a, b, initial = (
             None
-            if each is None
-            else each.movedim(dim, 0)
+            if tensor is None
+            else tensor.movedim(dim, 0)
             if dim is not None
-            else each.expand(info.batch_size, *each.shape)
-            for each, dim in zip((a, b, initial), in_dims[:3], strict=True)
+            else tensor.expand(info.batch_size, *tensor.shape)
+            for tensor, dim in zip((a, b, initial), in_dims[:3], strict=True)
         )
         return _recur(a, b, initial, axis + 1, reverse), 0

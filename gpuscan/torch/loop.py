@@ -63,14 +63,14 @@ def loop(
     inputs, form = pytree.tree_flatten(xs)
     if not leaves or not inputs:
         raise ValueError("an init or xs without tensors was passed; pass one tensor or more of each")
-    tensors = {f"leaf {i} of init": each for i, each in enumerate(leaves)}
-    tensors |= {f"leaf {i} of xs": each for i, each in enumerate(inputs)}
+    tensors = {f"leaf {i} of init": tensor for i, tensor in enumerate(leaves)}
+    tensors |= {f"leaf {i} of xs": tensor for i, tensor in enumerate(inputs)}
     check_tensors(tensors, same_dtype=False)
-    axes = [check_dim("dim", dim, each.shape) for each in inputs]
-    moved = [each.movedim(axis, 0) for each, axis in zip(inputs, axes, strict=True)]
-    lengths = {each.shape[0] for each in moved}
+    axes = [check_dim("dim", dim, tensor.shape) for tensor in inputs]
+    moved = [tensor.movedim(axis, 0) for tensor, axis in zip(inputs, axes, strict=True)]
+    lengths = {tensor.shape[0] for tensor in moved}
     if len(lengths) > 1:
-        shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in inputs)
         raise ValueError(f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along it")
     form_of_y: list[pytree.TreeSpec | None] = []
 
@@ -86,7 +86,7 @@ def loop(
         form_of_y[:] = [own_form]
         return [*returned, *ys]
 
-    dtypes = [[each.dtype for each in group] for group in (leaves, moved)]
+    dtypes = [[tensor.dtype for tensor in group] for group in (leaves, moved)]
 
     def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
         return array_step(flat, carry, x, dtypes, name_of(f))
@@ -94,7 +94,11 @@ def loop(
     key = function_key(f)
     whole = None if key is None else (key, repr(tree), repr(form), *map(tuple, dtypes))
     traced = row_loop(
-        name_of(f), make, [tuple(each.shape) for each in leaves], [tuple(each.shape[1:]) for each in moved], whole
+        name_of(f),
+        make,
+        [tuple(tensor.shape) for tensor in leaves],
+        [tuple(tensor.shape[1:]) for tensor in moved],
+        whole,
     )
     if not form_of_y:
         # The loop was known, so that its step was not called.
@@ -110,7 +114,7 @@ def loop(
     carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
     if form_of_y[0] is None:
         return carry, None
-    ys = [each.movedim(0, dim) if each.ndim > 1 else each for each in results[len(leaves) :]]
+    ys = [tensor.movedim(0, dim) if tensor.ndim > 1 else tensor for tensor in results[len(leaves) :]]
     return carry, pytree.tree_unflatten(ys, form_of_y[0])
 
 
@@ -121,16 +125,16 @@ class _Loop(torch.autograd.Function):
     def forward(ctx: FunctionCtx, traced: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.traced, ctx.reverse, ctx.count = traced, reverse, count
         ctx.save_for_backward(*tensors)
-        arrays = [array_of(each) for each in tensors]
+        arrays = [array_of(array) for array in tensors]
         carry, ys = traced.results(arrays[:count], arrays[count:], reverse)
-        ctx.shapes = [(each.shape, each.dtype) for each in (*carry, *ys)]
-        return tuple(torch.from_numpy(np.array(each, order="C")).to(tensors[0].device) for each in (*carry, *ys))
+        ctx.shapes = [(array.shape, array.dtype) for array in (*carry, *ys)]
+        return tuple(torch.from_numpy(np.array(array, order="C")).to(tensors[0].device) for array in (*carry, *ys))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         tensors, count = ctx.saved_tensors, ctx.count
-        arrays = [array_of(each) for each in tensors]
+        arrays = [array_of(tensor) for tensor in tensors]
         weights = [
             np.zeros(shape, dtype) if grad is None else array_of(grad.contiguous())
             for grad, (shape, dtype) in zip(grads, ctx.shapes, strict=True)

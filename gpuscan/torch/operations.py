@@ -124,12 +124,12 @@ def reverse_derivative(function: Callable[..., object], values: Tensors, grads: 
 
 
 def _compute_results(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
-    results = scan.compute_results([array_of(each) for each in tensors])
+    results = scan.compute_results([array_of(tensor) for tensor in tensors])
     return [tensor_of(result, like) for result, like in zip(results, scan.like_results(tensors), strict=True)]
 
 
 def _compute_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Tensor] | None:
-    arrays = [[array_of(each) for each in part] for part in (tensors, results, grads)]
+    arrays = [[array_of(tensor) for tensor in part] for part in (tensors, results, grads)]
     computed = scan.gradients(*arrays)
     return None if computed is None else [tensor_of(grad, like) for grad, like in zip(computed, tensors, strict=False)]
 
@@ -178,7 +178,7 @@ class _Gradients(torch.autograd.Function):
         of_tensors = _compute_gradients(scan, *_parts(scan, given))
         if of_tensors is None:
             tensors, _, grads = _parts(scan, given)
-            of_tensors = list(scan.differentiable_gradients([each.detach() for each in tensors], grads))
+            of_tensors = list(scan.differentiable_gradients([tensor.detach() for tensor in tensors], grads))
         return tuple(of_tensors)
 
     @staticmethod
@@ -217,8 +217,8 @@ class _Gradients(torch.autograd.Function):
         split = len(given) - 2 * scan.result_count
         mapped, tensors = _map_moved(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
         others = [
-            each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
-            for each, dim in zip(given[split:], in_dims[1 + split :], strict=True)
+            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip(given[split:], in_dims[1 + split :], strict=True)
         ]
         of_tensors = apply_function(_Gradients, mapped, *tensors, *others)
         return of_tensors, (0,) * len(of_tensors)
@@ -231,7 +231,7 @@ def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]
 
 
 def _map_moved(scan: TensorScan, tensors: Tensors, in_dims: Dims, size: int) -> tuple[TensorScan, Tensors]:
-    moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
+    moved = [tensor if dim is None else tensor.movedim(dim, 0) for tensor, dim in zip(tensors, in_dims, strict=True)]
     return scan.map_over_batch(moved, [dim is not None for dim in in_dims], size)
 
 
@@ -256,7 +256,7 @@ def apply_function(function: type[torch.autograd.Function], *given: Tensor) -> A
         function: a subclass of `torch.autograd.Function` with a rule for `torch.func.vmap`.
         given: its arguments.
     """
-    marked = [isinstance(each, Tensor) and is_legacy_batchedtensor(each) for each in given]
+    marked = [isinstance(tensor, Tensor) and is_legacy_batchedtensor(tensor) for tensor in given]
     if not any(marked):
         return function.apply(*given)
     for level in range(1, _MAX_LEVELS + 1):
@@ -268,11 +268,11 @@ def apply_function(function: type[torch.autograd.Function], *given: Tensor) -> A
         sizes = [len(x) for x in batches if x is not None]
         if sizes:
             break
-    whole = [each if x is None else x for x, each in zip(batches, given, strict=True)]
+    whole = [tensor if x is None else x for x, tensor in zip(batches, given, strict=True)]
     results, _ = function.vmap(Batch(sizes[0]), [None if x is None else 0 for x in batches], *whole)
     if isinstance(results, Tensor):
         return torch._add_batch_dim(results, 0, level)
-    return [torch._add_batch_dim(each, 0, level) for each in results]
+    return [torch._add_batch_dim(tensor, 0, level) for tensor in results]
 
 
 # ----- Within compiled functions. PyTorch's operations take numbers and tensors, so a number stands for a scan.
@@ -309,12 +309,12 @@ def _scan_vjp(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor],
 
 @_scan.register_fake
 def _(tensors: list[Tensor], handle: int) -> list[Tensor]:
-    return [_like(each) for each in _kept[handle].like_results(tensors)]
+    return [_like(tensor) for tensor in _kept[handle].like_results(tensors)]
 
 
 @_scan_vjp.register_fake
 def _(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle: int) -> list[Tensor]:
-    return [_like(each) for each in tensors[: _kept[handle].real_count]]
+    return [_like(tensor) for tensor in tensors[: _kept[handle].real_count]]
 
 
 def _like(tensor: Tensor) -> Tensor:

@@ -100,17 +100,17 @@ def scan(
     cut = "segments" if segments is not None else "keys" if keys is not None else None
     options = as_flag("exclusive", exclusive), as_flag("reverse", reverse), initial is not None, cut
     op = TORCH_FUNCTIONS.get(op, op) if callable(op) else op
-    places = pytree.tree_unflatten(list(range(len(leaves))), tree)
+    leaf_numbers = pytree.tree_unflatten(list(range(len(leaves))), tree)
     if torch.compiler.is_compiling():
         # This call is traced, and a function that closes over what is traced cannot be read here. PyTorch 2.11 passes
         # no operators to `_handle`, but knows their addresses.
         given = id(op) if isinstance(op, Operator) else op
-        handle = -1 if has_closure(op) else _handle(given, places, ranks, axis, *options)
+        handle = -1 if has_closure(op) else _handle(given, leaf_numbers, ranks, axis, *options)
         if handle < 0:
             return _outside_of_graphs(x, op, axis, exclusive, reverse, initial, segments, keys)
         results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
     else:
-        results = run(_scan_of(op, None, places, ranks, axis, *options), [*leaves, *starts, *cuts])
+        results = run(_scan_of(op, None, leaf_numbers, ranks, axis, *options), [*leaves, *starts, *cuts])
     return pytree.tree_unflatten(list(results), tree)
 
 
@@ -180,7 +180,7 @@ def _generality(dtype: torch.dtype) -> int:
 def _scan_of(
     op: object,
     key: Hashable,
-    places: object,
+    leaf_numbers: object,
     ranks: tuple[int, ...],
     axis: int | None,
     exclusive: bool,
@@ -193,7 +193,7 @@ def _scan_of(
     Args:
         op: the operator.
         key: equal for operators that compute the same; None for one that is not kept.
-        places: a bundle of numbers, nested as x.
+        leaf_numbers: a bundle of numbers, nested as x.
         ranks: the number of axes of each tensor of x.
         axis: the axis as the caller passed it.
         exclusive, reverse: as in `scan`.
@@ -205,7 +205,7 @@ def _scan_of(
         axis = 0
     if isinstance(axis, int) and -rank <= axis < 0:
         axis += rank
-    return OperatorScan(op, key, pytree.tree_structure(places), len(ranks), axis, exclusive, reverse, seeded, cut)
+    return OperatorScan(op, key, pytree.tree_structure(leaf_numbers), len(ranks), axis, exclusive, reverse, seeded, cut)
 
 
 # ----- Scans with gpuscan's operators
@@ -344,17 +344,17 @@ class OperatorScan(TensorScan):
             left, right = leaves[: len(x)], leaves[len(x) :]
             return list(pytree.tree_leaves(function(self._bundle(left), self._bundle(right))))
 
-        rank = min(each.ndim for each in x) - operator.element_axes
+        rank = min(array.ndim for array in x) - operator.element_axes
         axis = 0 if self.axis is None else self.axis
         labels = self._labels(cuts[0], x[0].shape[axis], axis, rank) if cuts else None
         identity = None
         if self.exclusive:
             # What an exclusive scan of one element gives.
             one = [np.zeros((*leaf.shape[:axis], *leaf.shape[axis + 1 :]), numpy_dtype(leaf.dtype)) for leaf in x]
-            first = self._bundle([np.expand_dims(each, axis) for each in one])
+            first = self._bundle([np.expand_dims(array, axis) for array in one])
             options = {"initial": self._bundle(one)} if self.seeded else {}
             bundle = scan_arrays(first, self.op, axis=axis, exclusive=True, device="numpy", **options)
-            identity = [tensor_of(each, leaf) for each, leaf in zip(pytree.tree_leaves(bundle), x, strict=True)]
+            identity = [tensor_of(array, leaf) for array, leaf in zip(pytree.tree_leaves(bundle), x, strict=True)]
         return tuple(
             scan_with_options(
                 combine,
@@ -396,7 +396,7 @@ class OperatorScan(TensorScan):
     ) -> tuple[TensorScan, Sequence[Tensor]]:
         if self.axis is None:
             raise ValueError("no axis was passed for tensors of several axes; pass axis=")
-        x = [_spread(each, has, size) for each, has in zip(tensors, batched, strict=True)][: self.result_count]
+        x = [_spread(tensor, has, size) for tensor, has in zip(tensors, batched, strict=True)][: self.result_count]
         starts = tensors[self.result_count : self.real_count]
         has_batch = batched[self.result_count : self.real_count]
         aligned = [
@@ -411,7 +411,7 @@ class OperatorScan(TensorScan):
                 "the same segments. Pass the offsets from outside, or keys="
             )
         if cuts and self.cut == "keys" and (batched[-1] or cuts[0].ndim > 1):
-            rank = min(each.ndim for each in x) - resolve(self.op).element_axes
+            rank = min(tensor.ndim for tensor in x) - resolve(self.op).element_axes
             keys = _spread(cuts[0], batched[-1], size)
             if keys.ndim == 2 < rank:
                 keys = keys[(slice(None), *[None] * self.axis, slice(None), *[None] * (rank - 2 - self.axis))]

@@ -80,23 +80,23 @@ def selective_scan(
     named = {"u": u, "A": A, "B": B, "C": C, "D": D, "delta_bias": delta_bias}
     check_tensors(named, same_dtype=False)
     named |= {"delta": delta, "z": z}
-    shapes = {name: tuple(each.shape) for name, each in named.items() if each is not None}
+    shapes = {name: tuple(tensor.shape) for name, tensor in named.items() if tensor is not None}
     check_scan_shapes(shapes, [name for name in ("B", "C") if A.is_complex() and not named[name].is_complex()])
     wide = torch.promote_types(u.dtype, torch.float32)
     step = delta.to(wide)
     if delta_bias is not None:
         step = step + delta_bias.to(wide)[:, None]
     x, decays = u.to(wide), A.to(torch.promote_types(A.dtype, wide))
-    weights = [_by_time(each, decays) for each in (B, C)]
+    weights = [_by_time(tensor, decays) for tensor in (B, C)]
     batch, dim, length = u.shape
-    groups = lcm(*(each.shape[1] for each in weights))
+    groups = lcm(*(tensor.shape[1] for tensor in weights))
     # Batch, groups of channels that share B and C, channels of a group, states, time.
     channels = (batch, groups, dim // groups, 1, length)
     tensors = [
         x.reshape(channels),
         step.reshape(channels),
         decays.reshape(1, groups, dim // groups, -1, 1),
-        *(_of_groups(each, groups)[:, :, None] for each in weights),
+        *(_of_groups(tensor, groups)[:, :, None] for tensor in weights),
     ]
     if torch.compiler.is_compiling():
         y, last = torch.ops.gpuscan.scan(tensors, _handle(bool(delta_softplus)))
@@ -226,7 +226,7 @@ def selective_state_update(
     """
     named = {"state": state, "x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
     check_tensors(named, same_dtype=False)
-    shapes = {name: tuple(each.shape) for name, each in named.items() if each is not None}
+    shapes = {name: tuple(tensor.shape) for name, tensor in named.items() if tensor is not None}
     check_update_shapes(shapes.pop("state"), shapes)
     wide = torch.promote_types(state.dtype, torch.float32)
     inputs, step = x.to(wide), dt.to(wide)

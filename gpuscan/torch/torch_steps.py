@@ -24,7 +24,7 @@ def scan_tensors(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
     even, odd = ([_every_second(x, axis, start) for x in tensors] for start in (0, 1))
     pairs = scan_tensors(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
     if length == 2:
-        return [torch.cat(each, axis) for each in zip(even, pairs, strict=True)]
+        return [torch.cat(pair, axis) for pair in zip(even, pairs, strict=True)]
     count = length - half - 1
     others = combine(*(x.narrow(axis, 0, count) for x in pairs), *(x.narrow(axis, 1, count) for x in even))
     results = []
@@ -104,11 +104,11 @@ def scan_with_options(
 def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
     """Return True for each element that begins a row or follows another label, in a shape of `rank` axes."""
     shape = [n if i == axis else 1 for i, n in enumerate(like.shape[:rank])]
-    place = torch.arange(shape[axis], device=like.device).reshape(shape)
+    index = torch.arange(shape[axis], device=like.device).reshape(shape)
     if labels is None:
-        return place == 0
+        return index == 0
     same = labels.roll(1, axis) == labels
-    return ((place == 0) | ~same).broadcast_to(torch.broadcast_shapes(same.shape, tuple(shape)))
+    return ((index == 0) | ~same).broadcast_to(torch.broadcast_shapes(same.shape, tuple(shape)))
 
 
 def _align_starts(starts: Tensors, tensors: Tensors) -> list[Tensor]:

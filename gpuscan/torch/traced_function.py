@@ -59,7 +59,7 @@ T = TypeVar("T")
 Axes: TypeAlias = int | Sequence[int] | None
 # How many kinds of functions are kept; the least recently used goes first.
 MAX_FUNCTIONS = 256
-_known: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
+_operators: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
 _lock = Lock()
 _tracing = Lock()
 # How the names of threads begin that trace a function.
@@ -91,11 +91,11 @@ def trace_row_operator(
         TypeError, ValueError: the function does not return what it takes.
         OperatorError: the function cannot become a kernel, or mixes elements along the axis.
     """
-    kind = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
+    operator_key = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
     with _lock:
-        for traced in _known.get(kind, []):
+        for traced in _operators.get(operator_key, []):
             if traced.fits(shapes):
-                _known.move_to_end(kind)
+                _operators.move_to_end(operator_key)
                 return traced
     of_torch = [torch_dtype(dtype) for dtype in dtypes]
     check_results(function, tree, shapes, of_torch, axis)
@@ -104,11 +104,11 @@ def trace_row_operator(
         return row_function(function, tree, shapes, of_torch, axis)
 
     traced = row_operator(name_of(function), make, shapes, dtypes, axis)
-    if kind is not None:
+    if operator_key is not None:
         with _lock:
-            _known.setdefault(kind, []).append(traced)
-            if len(_known) > MAX_FUNCTIONS:
-                _known.popitem(last=False)
+            _operators.setdefault(operator_key, []).append(traced)
+            if len(_operators) > MAX_FUNCTIONS:
+                _operators.popitem(last=False)
     return traced
 
 
@@ -181,7 +181,7 @@ def array_step(
     def interpret_arrays(arrays: Sequence[Numbers]) -> list[Numbers]:
         return _run(graph.graph, dict(constants), arrays, name)
 
-    return interpret_arrays, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
+    return interpret_arrays, [tuple(value.shape) for value in values], [_dtype(value.dtype) for value in values]
 
 
 def _graph_of(
@@ -291,18 +291,18 @@ def _fill_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.ones(shape, dtype=dtype)
 
 
-def _run(graph: Graph, known: dict[Node, object], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
+def _run(graph: Graph, value_of: dict[Node, object], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
     """Return the results of a graph."""
     rest = iter(arguments)
     for node in graph.nodes:
         if node.op == "placeholder":
-            known[node] = next(rest)
+            value_of[node] = next(rest)
         elif node.op == "output":
-            outputs: list[Numbers] = map_arg(node.args[0], known.__getitem__)
+            outputs: list[Numbers] = map_arg(node.args[0], value_of.__getitem__)
             return list(outputs)
         elif node.op == "call_function":
-            args, options = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
-            known[node] = _apply(node, list(args), dict(options), name)
+            args, options = (map_arg(argument, value_of.__getitem__) for argument in (node.args, node.kwargs))
+            value_of[node] = _apply(node, list(args), dict(options), name)
     raise AssertionError("a graph ends with its output")
 
 
@@ -316,7 +316,7 @@ def _apply(node: Node, args: list[Any], options: dict[str, object], name: str) -
             f"{name} changes a tensor in place, by torch's operation aten.{operation}, but a scan uses its elements "
             "more than once. Return a new tensor, as l + r does in place of l.add_(r)"
         )
-    if not any(isinstance(each, np.ndarray) for each in pytree.tree_leaves((args, options))):
+    if not any(isinstance(operand, np.ndarray) for operand in pytree.tree_leaves((args, options))):
         options.pop("pin_memory", None)
         return constants_of(array_of(target(*args, **options)))
     value = node.meta.get("val")
@@ -341,9 +341,9 @@ def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[A
     if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
         return list(args)
     wanted = []
-    for place, (given, arg) in enumerate(zip(node.args, args, strict=True)):
+    for position, (given, arg) in enumerate(zip(node.args, args, strict=True)):
         own = given.meta["val"] if isinstance(given, Node) and "val" in given.meta else None
-        is_condition = operation == "where" and place == 0
+        is_condition = operation == "where" and position == 0
         differs = isinstance(own, torch.Tensor) and own.dtype != value.dtype and not own.dtype.is_complex
         wanted.append(to_dtype(arg, _dtype(value.dtype)) if differs and not is_condition else arg)
     return wanted
@@ -461,8 +461,8 @@ def expand(x: Numbers, sizes: Sequence[int], **_: object) -> Numbers:
 
 def split(x: Numbers, sizes: int | Sequence[int], dim: int = 0) -> list[Numbers]:
     length = x.shape[dim]
-    each = list(range(sizes, length, sizes)) if isinstance(sizes, int) else np.cumsum(sizes)[:-1].tolist()
-    return np.split(x, each, dim)
+    boundaries = list(range(sizes, length, sizes)) if isinstance(sizes, int) else np.cumsum(sizes)[:-1].tolist()
+    return np.split(x, boundaries, dim)
 
 
 def matrix_product(x: Numbers, y: Numbers) -> Numbers:
@@ -477,7 +477,7 @@ def lu_and_info(x: Numbers) -> list[Numbers]:
 
     def factor(rows: Rows) -> tuple[Rows, list[int]]:
         swaps = factor_lu(rows, len(rows[0]))
-        return rows, [place + 1 for place in swaps]
+        return rows, [pivot + 1 for pivot in swaps]
 
     return [*over_matrices(factor, x), success(x)]
 
@@ -511,9 +511,9 @@ def slogdet(x: Numbers) -> list[Numbers]:
     def compute(rows: Rows) -> tuple[object, object]:
         sign = sign_of_swaps(factor_lu(rows, len(rows)), np.ones_like(rows[0][0]))
         logarithm = np.zeros_like(np.abs(sign))
-        for place, row in enumerate(rows):
-            size = np.abs(row[place])
-            sign, logarithm = sign * (row[place] / size), logarithm + np.log(size)
+        for diagonal, row in enumerate(rows):
+            size = np.abs(row[diagonal])
+            sign, logarithm = sign * (row[diagonal] / size), logarithm + np.log(size)
         return sign, logarithm
 
     return [*over_matrices(compute, x), *lu_and_info(x)[:2]]

@@ -24,11 +24,11 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let place = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    if (place >= call.count) {
+    let index = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (index >= call.count) {
         return;
     }
-    let sample = call.base + place;
+    let sample = call.base + index;
     let row = sample / call.inner;
     let time = row % call.length;
     var sum = {{ number }}();
@@ -39,5 +39,5 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
     for (var i = 0u; i < used; i++) {
         sum += taps[i] * source[sample - i * call.inner - call.source_base];
     }
-    result[place] = sum;
+    result[index] = sum;
 }

@@ -32,22 +32,22 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 {% endif %}
 {% set last = rank - 1 %}
 
-struct Place {
+struct Position {
     at: u32,  // in the source
     left: u32,  // units from there to the end of the view's last axis
 }
 
-// Return the place of the unit of the view with this number in C order.
-fn place_of(number: u32) -> Place {
+// Return the position of the unit of the view with this number in C order.
+fn position_of(number: u32) -> Position {
     var rest = number;
     var at = call.first;
 {% for axis in range(last, 0, -1) %}
-    let place{{ axis }} = rest % call.size{{ axis }};
-    at += place{{ axis }} * call.stride{{ axis }};
+    let index{{ axis }} = rest % call.size{{ axis }};
+    at += index{{ axis }} * call.stride{{ axis }};
     rest /= call.size{{ axis }};
 {% endfor %}
     at += rest * call.stride0;
-    return Place(at, call.size{{ last }} - {{ "place%d" % last if last else "rest" }});
+    return Position(at, call.size{{ last }} - {{ "index%d" % last if last else "rest" }});
 }
 
 {% from "shared/main.wgsl" import main %}
@@ -83,7 +83,7 @@ fn word_of(number: u32) -> Word {
     var copied = (begin - call.destination_first) / call.pitch * call.run + min(within, call.run);
 {% endif %}
 {% if unit == 4 %}
-    return Word(source[place_of(min(copied, call.units - 1u)).at], within < call.run);
+    return Word(source[position_of(min(copied, call.units - 1u)).at], within < call.run);
 {% else %}
     var bits = 0u;
     if (begin % UNITS > 0u || call.run - min(within, call.run) < UNITS) {
@@ -99,9 +99,9 @@ fn word_of(number: u32) -> Word {
             continue;
         }
 {% endif %}
-        let place = place_of(copied);
-        let count = min(min(UNITS - to, call.run - within), place.left);
-        bits = insertBits(bits, units_at(place.at, call.stride{{ last }}, count), to * UNIT_BITS, count * UNIT_BITS);
+        let position = position_of(copied);
+        let count = min(min(UNITS - to, call.run - within), position.left);
+        bits = insertBits(bits, units_at(position.at, call.stride{{ last }}, count), to * UNIT_BITS, count * UNIT_BITS);
         to += count;
         within += count;
         copied += count;

@@ -51,8 +51,8 @@ fn divide(n: u32, by: Divisor) -> u32 {
     return (n * by.factor) >> by.shift;
 }
 
-// Return the place in a box with rows of `row` entries and layers of `layer` rows.
-fn place_in_box(number: u32, row: Divisor, layer: Divisor) -> vec3<u32> {
+// Return the position in a box with rows of `row` entries and layers of `layer` rows.
+fn position_in_box(number: u32, row: Divisor, layer: Divisor) -> vec3<u32> {
     let y = divide(number, row);
     let z = divide(y, layer);
     return vec3(number - y * row.number, y - z * layer.number, z);
@@ -76,12 +76,12 @@ fn place_in_box(number: u32, row: Divisor, layer: Divisor) -> vec3<u32> {
     var rest = number;
     for (var i = 0u; i < call.cut; i++) {
         let axis = call.axes[i];
-        var place = rest;
+        var index = rest;
         if (axis.before > 1u) {
-            place = rest / axis.before;
-            rest -= place * axis.before;
+            index = rest / axis.before;
+            rest -= index * axis.before;
         }
-        let begin = place * axis.extent;
+        let begin = index * axis.extent;
         source_first += begin * axis.source;
         first += begin * axis.stride;
         let size = vec3(min(axis.extent, axis.size - begin));

@@ -18,9 +18,9 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% include "arrays/units.wgsl" %}
 
-// Return the unit of the source that belongs at this place of the result.
-fn unit_at(place: u32) -> u32 {
-    let at = indices[place / call.row_units] * call.row_units + place % call.row_units;
+// Return the unit of the source that belongs at this position of the result.
+fn unit_at(position: u32) -> u32 {
+    let at = indices[position / call.row_units] * call.row_units + position % call.row_units;
     return unit_of_source(at);
 }
 

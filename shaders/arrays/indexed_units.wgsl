@@ -1,6 +1,6 @@
-{#- Find the units of 1, 2 or 4 bytes of an array that places index along some of its axes.
+{#- Find the units of 1, 2 or 4 bytes of an array that flat indices select along some of its axes.
     Values: rank: axes of the result; indexed: axes that are indexed; other: True to find the units of another array as
-        well. The template that includes this binds `call` and `places`. -#}
+        well. The template that includes this binds `call` and `flat_indices`. -#}
 struct Call {
     first: u32,  // the first unit of the array that is indexed
     other_first: u32,  // the first unit of the other array
@@ -9,7 +9,7 @@ struct Call {
 {% for axis in range(rank) %}
     size{{ axis }}: u32,  // of the result
     stride{{ axis }}: u32,  // in the array; may be negative: arithmetic wraps
-    place_stride{{ axis }}: u32,
+    index_stride{{ axis }}: u32,
 {% if other %}
     other_stride{{ axis }}: u32,
 {% endif %}
@@ -21,7 +21,7 @@ struct Call {
 }
 
 // Stands for an index that the axis does not have.
-const NO_PLACE = 0xffffffffu;
+const NO_INDEX = 0xffffffffu;
 
 struct Unit {
     exists: bool,
@@ -43,7 +43,7 @@ fn unit_of_result(number: u32) -> Unit {
 {% set index = "rest % call.size" ~ axis if axis else "rest" %}
     let i{{ axis }} = {{ index }};
     at += i{{ axis }} * call.stride{{ axis }};
-    which += i{{ axis }} * call.place_stride{{ axis }};
+    which += i{{ axis }} * call.index_stride{{ axis }};
 {% if other %}
     other += i{{ axis }} * call.other_stride{{ axis }};
 {% endif %}
@@ -51,12 +51,12 @@ fn unit_of_result(number: u32) -> Unit {
     rest /= call.size{{ axis }};
 {% endif %}
 {% endfor %}
-    let place = places[which];
-    var row = place;
+    let flat_index = flat_indices[which];
+    var row = flat_index;
 {% for axis in range(indexed - 1, 0, -1) %}
     at += row % call.length{{ axis }} * call.row_stride{{ axis }};
     row /= call.length{{ axis }};
 {% endfor %}
     at += row * call.row_stride0;
-    return Unit(place != NO_PLACE, at{{ ", other" if other }});
+    return Unit(flat_index != NO_INDEX, at{{ ", other" if other }});
 }

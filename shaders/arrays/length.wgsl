@@ -11,7 +11,7 @@ struct Call {
     first_row: u32,
     row_offset: u32,
     inner: u32,
-    place: u32,  // of the length, in words
+    index: u32,  // of the length, in words
     grid: vec3<u32>,
 }
 
@@ -23,7 +23,7 @@ const MAX_WORKGROUPS = {{ max_workgroups }}u;  // along one side of a grid
 
 @compute @workgroup_size(1)
 fn main() {
-    let length = min(given[call.place], call.length);
+    let length = min(given[call.index], call.length);
     let tiles = max(1u, length / TILE_SIZE + select(0u, 1u, length % TILE_SIZE > 0u));
     let workgroups = tiles + {{ workgroups_without_tile }}u;
     let rows = (workgroups + MAX_WORKGROUPS - 1u) / MAX_WORKGROUPS;

@@ -11,7 +11,7 @@ struct Call {
     size{{ axis }}: u32,
 {% endfor %}
 {% for index in text.used %}
-    begin{{ index }}: u32,  // the place of the array's first element, or vector
+    begin{{ index }}: u32,  // the index of the array's first element, or vector
 {% for axis in range(text.rank) %}
     stride{{ index }}_{{ axis }}: u32,  // may be negative: arithmetic wraps
 {% endfor %}
@@ -52,20 +52,20 @@ fn compute_chunk(chunk: u32) {
     let vector{{ index }}_{{ i }} = {{ text.array_of(index) }}[call.begin{{ index }} + chunk * {{ accesses }}u + {{ i }}u];
 {% endfor %}
 {% endfor %}
-{% for place in range(text.chunk) %}
+{% for position in range(text.chunk) %}
 {% if text.strided %}
-    var rest{{ place }} = call.first + {{ "first" if place == 0 else "min(first + " ~ place ~ "u, call.count - 1u)" }};
+    var rest{{ position }} = call.first + {{ "first" if position == 0 else "min(first + " ~ position ~ "u, call.count - 1u)" }};
 {% for axis in range(text.rank - 1, 0, -1) %}
-    let i{{ place }}_{{ axis }} = rest{{ place }} % call.size{{ axis }};
-    rest{{ place }} /= call.size{{ axis }};
+    let i{{ position }}_{{ axis }} = rest{{ position }} % call.size{{ axis }};
+    rest{{ position }} /= call.size{{ axis }};
 {% endfor %}
 {% for index in text.strided %}
-    let at{{ index }}_{{ place }} = call.begin{{ index }} + rest{{ place }} * call.stride{{ index }}_0{% for axis in range(1, text.rank) %} + i{{ place }}_{{ axis }} * call.stride{{ index }}_{{ axis }}{% endfor %};
+    let at{{ index }}_{{ position }} = call.begin{{ index }} + rest{{ position }} * call.stride{{ index }}_0{% for axis in range(1, text.rank) %} + i{{ position }}_{{ axis }} * call.stride{{ index }}_{{ axis }}{% endfor %};
 {% endfor %}
 {% endif %}
-    let r{{ place }} = apply(Arguments(
+    let r{{ position }} = apply(Arguments(
 {% for index in text.used %}
-        {{ text.load_number(index, place) }},
+        {{ text.load_number(index, position) }},
 {% else %}
         0u,
 {% endfor %}

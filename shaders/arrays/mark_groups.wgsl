@@ -15,12 +15,12 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(2) var<storage, read_write> marks: array<u32>;
 
 // Return a label. A 64-bit label fits in its lower word.
-fn label_at(place: u32) -> u32 {
+fn label_at(position: u32) -> u32 {
 {% if scalar.packed %}
-    let bits = extractBits(labels[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+    let bits = extractBits(labels[position / {{ scalar.per_word }}u], position % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
     return {{ "min(bits, 1u)" if scalar.kind == "bool" else "bits" }};
 {% else %}
-    return labels[place * {{ scalar.words }}u];
+    return labels[position * {{ scalar.words }}u];
 {% endif %}
 }
 
@@ -30,9 +30,9 @@ fn label_at(place: u32) -> u32 {
     if (i >= call.length) {
         return;
     }
-    let place = i % call.row_length;
+    let position = i % call.row_length;
     let label = label_at(i);
-    if (place + 1u == call.row_length || label_at(i + 1u) != label) {
+    if (position + 1u == call.row_length || label_at(i + 1u) != label) {
         marks[i / call.row_length * call.groups + label] = 1u;
     }
 }

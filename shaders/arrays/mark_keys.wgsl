@@ -14,8 +14,8 @@ struct Piece {
     offset: u32,  // elements between the beginning of a row and the piece; of columns: elements of the array before the piece
     row_length: u32,
     inner: u32,  // rows that are interleaved in memory
-    first: u32,  // the place of the piece's first element in `keys`, in the order of memory
-    other: u32,  // the place in `others` of the key before that element, or after it where the scan is reversed
+    first: u32,  // the position of the piece's first element in `keys`, in the order of memory
+    other: u32,  // the position in `others` of the key before that element, or after it where the scan is reversed
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
@@ -29,13 +29,13 @@ const SHARES = 32u / KEYS;  // invocations to a word
 
 {{ declare_keys(scalar) }}
 {% if not vectors %}
-fn key_at(place: u32) -> Key {
-    return {{ key_in("keys", scalar, "place") }};
+fn key_at(position: u32) -> Key {
+    return {{ key_in("keys", scalar, "position") }};
 }
 {% endif %}
 
-fn other_at(place: u32) -> Key {
-    return {{ key_in("others", scalar, "place") }};
+fn other_at(position: u32) -> Key {
+    return {{ key_in("others", scalar, "position") }};
 }
 
 {% if keys < 32 %}

@@ -1,7 +1,7 @@
 {#- Mark the heads of the segments that offsets define, and check the offsets if they were not checked before. Each
     invocation marks the head of one segment, unless it is empty or wrong.
     in:  offsets, as in CSR's indptr: one more than there are segments
-    out: heads, cleared before: one bit for each element, in the order of the scan; checked: verdict, which keeps what
+    out: heads, cleared before: one bit for each element, in the order of the scan; checked: validation_flag: what
          is wrong until it is cleared, so that several runs may share it
     Values: workgroup_size; scalar: the kind of offset; checked: True to check the offsets; needs_full: True to check
         also that no segment is empty. -#}
@@ -9,7 +9,7 @@ struct Row {
     length: u32,
     segments: u32,  // of this piece of the offsets
     reverse: u32,  // 1 where the scan goes from the row's end: a segment's last element is its head
-    place: u32,  // the index of the piece's first offset in `offsets`
+    first_offset: u32,  // the index of the piece's first offset in `offsets`
     before: u32,  // segments before this piece
     all_segments: u32,
 }
@@ -20,7 +20,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(1) var<storage, read> offsets: array<u32>;
 @group(0) @binding(2) var<storage, read_write> heads: array<atomic<u32>>;
 {% if checked %}
-@group(0) @binding(3) var<storage, read_write> verdict: Verdict;
+@group(0) @binding(3) var<storage, read_write> validation_flag: ValidationFlag;
 {% endif %}
 
 {% from "shared/offsets.wgsl" import offset_functions %}
@@ -31,8 +31,8 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
     if (segment >= row.segments) {
         return;
     }
-    let start = offset_at(row.place + segment);
-    let stop = offset_at(row.place + segment + 1u);
+    let start = offset_at(row.first_offset + segment);
+    let stop = offset_at(row.first_offset + segment + 1u);
 {% if checked %}
     check_offsets(row.before + segment, start, stop, row.length, row.all_segments);
 {% endif %}

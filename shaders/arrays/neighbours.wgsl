@@ -14,8 +14,8 @@ fn units_at(at: u32, stride: u32, count: u32) -> u32 {
     }
     var bits = 0u;
     for (var i = 0u; i < UNITS; i++) {
-        let place = at + min(i, count - 1u) * stride;
-        bits |= {{ unit_of("source", "place") }} << (i * UNIT_BITS);
+        let index = at + min(i, count - 1u) * stride;
+        bits |= {{ unit_of("source", "index") }} << (i * UNIT_BITS);
     }
     return bits;
 }

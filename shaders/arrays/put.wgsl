@@ -1,7 +1,7 @@
-{#- Put elements into an array at some places along some of its axes. Each invocation writes units of 1, 2 or 4 bytes.
+{#- Put elements into an array at flat indices of some of its axes. Each invocation writes units of 1, 2 or 4 bytes.
     Units that share a 32-bit word with others are written by atomic operations, which leave the others' bits as they are.
-    in:  values, of any strides; places: numbers of rows of the indexed axes, in C order; equal ones have equal values
-    out: destination, of any strides; nothing is written where there is no place
+    in:  values, of any strides; flat_indices: numbers of rows of the indexed axes, in C order; equal ones have equal values
+    out: destination, of any strides; nothing is written where there is no index
     Values: workgroup_size; steps: units that an invocation writes; unit: bytes, 1, 2 or 4; rank, indexed: see
         arrays/indexed_units.wgsl. -#}
 {% from "arrays/store_unit.wgsl" import store_unit with context %}
@@ -13,7 +13,7 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> values: array<u32>;
-@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(2) var<storage, read> flat_indices: array<u32>;
 @group(0) @binding(3) var<storage, read_write> destination: array<{{ "u32" if unit == 4 else "atomic<u32>" }}>;
 
 {% include "arrays/indexed_units.wgsl" %}

@@ -1,8 +1,8 @@
-{#- Turn the indices of an axis into places along it, check them, and join them with the places along the axes before.
-    Labels of groups are checked in the same way: each is a place, and a missing or wrong one has the place after the
+{#- Turn the indices of an axis into flat indices, check them, and join them with those of the axes before.
+    Labels of groups are checked in the same way: each is an index, and a missing or wrong one gets the index after the
     last.
-    in:  indices: of any integer type; negative ones count from the axis's end; places, unless `first`
-    out: places: numbers of rows of all indexed axes together, in C order, or NO_PLACE; verdict, which keeps what is
+    in:  indices: of any integer type; negative ones count from the axis's end; flat_indices, unless `first`
+    out: flat_indices: numbers of rows of all indexed axes together, in C order, or NO_INDEX; validation_flag: what is
          wrong until it is cleared
     Values: workgroup_size; scalar: the kind of index; first: True for the first axis that is indexed; labels: True
          for labels, which do not count from the end. -#}
@@ -11,19 +11,19 @@ struct Call {
     length: u32,  // of the axis
 }
 
-struct Verdict {
+struct ValidationFlag {
     above: atomic<u32>,  // the largest index that is not below the length; 0 if there is none
     below: atomic<u32>,  // the same for negative ones, counted down from 0; 0 if there is none
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 // Stands for an index that the axis does not have.
-const NO_PLACE = 0xffffffffu;
+const NO_INDEX = 0xffffffffu;
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
-@group(0) @binding(2) var<storage, read_write> places: array<u32>;
-@group(0) @binding(3) var<storage, read_write> verdict: Verdict;
+@group(0) @binding(2) var<storage, read_write> flat_indices: array<u32>;
+@group(0) @binding(3) var<storage, read_write> validation_flag: ValidationFlag;
 
 {% from "shared/indices.wgsl" import index_at with context %}
 {{ index_at("indices", scalar) }}
@@ -36,7 +36,7 @@ const NO_PLACE = 0xffffffffu;
     let index = index_at(i);
 {% if labels %}
     if (index.negative & (index.size == 1u)) {  // it is missing
-        places[i] = call.length;
+        flat_indices[i] = call.length;
         return;
     }
     let right = !index.negative & (index.size < call.length);
@@ -45,18 +45,18 @@ const NO_PLACE = 0xffffffffu;
 {% endif %}
     if (!right) {
         if (index.negative) {
-            atomicMax(&verdict.below, index.size);
+            atomicMax(&validation_flag.below, index.size);
         } else {
-            atomicMax(&verdict.above, index.size);
+            atomicMax(&validation_flag.above, index.size);
         }
-        places[i] = {{ "call.length" if labels else "NO_PLACE" }};
+        flat_indices[i] = {{ "call.length" if labels else "NO_INDEX" }};
         return;
     }
-    let place = select(index.size, call.length - index.size, index.negative);
+    let own_index = select(index.size, call.length - index.size, index.negative);
 {% if first %}
-    places[i] = place;
+    flat_indices[i] = own_index;
 {% else %}
-    let before = places[i];
-    places[i] = select(before * call.length + place, NO_PLACE, before == NO_PLACE);
+    let before = flat_indices[i];
+    flat_indices[i] = select(before * call.length + own_index, NO_INDEX, before == NO_INDEX);
 {% endif %}
 }

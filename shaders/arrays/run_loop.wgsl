@@ -47,8 +47,8 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
             0u,
 {% endfor %}
         ));
-{% for array, place, word in text.stores() %}
-        result{{ array }}[{{ place }}] = {{ word }};
+{% for array, index, word in text.stores() %}
+        result{{ array }}[{{ index }}] = {{ word }};
 {% endfor %}
 {% for scalar in text.states %}
         state{{ loop.index0 }} = {{ text.round_number(loop.index0, text.code.result.member("next", loop.index0)) }};

@@ -32,32 +32,32 @@ const UNITS = {{ 4 // unit }}u;  // in a word
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
 {% for step in range(steps) %}
     let number{{ step }} = begin + {{ step }}u * WORKGROUP_SIZE;
-    let places{{ step }} = places_of(min(number{{ step }}, call.units - 1u));
-    let bits{{ step }} = {{ unit_of("source", "places%d.source" % step) }};
+    let offsets{{ step }} = offsets_of(min(number{{ step }}, call.units - 1u));
+    let bits{{ step }} = {{ unit_of("source", "offsets%d.source" % step) }};
 {% endfor %}
 {% for step in range(steps) %}
     if (number{{ step }} < call.units) {
-        {{ store_unit("places%d.destination" % step, "bits%d" % step) | indent(4) }}
+        {{ store_unit("offsets%d.destination" % step, "bits%d" % step) | indent(4) }}
     }
 {% endfor %}
 }
 
-struct Places {
+struct Offsets {
     source: u32,
     destination: u32,
 }
 
-// Return the places of the unit with this number in C order.
-fn places_of(number: u32) -> Places {
+// Return the offsets of the unit with this number in C order.
+fn offsets_of(number: u32) -> Offsets {
     var rest = number;
-    var places = Places(call.source_first, call.first);
+    var offsets = Offsets(call.source_first, call.first);
 {% for axis in range(rank - 1, 0, -1) %}
     let i{{ axis }} = rest % call.size{{ axis }};
-    places.source += i{{ axis }} * call.source_stride{{ axis }};
-    places.destination += i{{ axis }} * call.stride{{ axis }};
+    offsets.source += i{{ axis }} * call.source_stride{{ axis }};
+    offsets.destination += i{{ axis }} * call.stride{{ axis }};
     rest /= call.size{{ axis }};
 {% endfor %}
-    places.source += rest * call.source_stride0;
-    places.destination += rest * call.stride0;
-    return places;
+    offsets.source += rest * call.source_stride0;
+    offsets.destination += rest * call.stride0;
+    return offsets;
 }

@@ -16,15 +16,15 @@ struct Call {
 
 {% from "shared/main.wgsl" import main %}
 {{ main(size=workgroup_size) }} {
-    let place = (workgroup.x + workgroup.y * grid.x) * {{ workgroup_size }}u + invocation;
-    if (place >= call.rows * call.state_count) {
+    let index = (workgroup.x + workgroup.y * grid.x) * {{ workgroup_size }}u + invocation;
+    if (index >= call.rows * call.state_count) {
         return;
     }
-    let row = place / call.state_count;
-    let decay = decays[row % call.rows_of_decays * call.state_count + place % call.state_count];
+    let row = index / call.state_count;
+    let decay = decays[row % call.rows_of_decays * call.state_count + index % call.state_count];
     var state = 0.0;
     for (var chunk = 0u; chunk < call.chunks; chunk++) {
-        let at = chunk * call.rows * call.state_count + place;
+        let at = chunk * call.rows * call.state_count + index;
         let end = ends[at];
         ends[at] = state;
         state = exp(decay * steps[chunk * call.rows + row]) * state + end;

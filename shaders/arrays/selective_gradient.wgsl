@@ -6,15 +6,15 @@
         A:            sum(r[t] dt[t])
         B[t]:         g[t] dt[t] u[t]
         C[t]:         grad_y[t] h[t]
-    The states of a stretch are computed again from the states before it. Each invocation takes four states of a
+    The states of an interval are computed again from the states before it. Each invocation takes four states of a
     channel. Neighbouring invocations take the same states of other channels.
     in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the
-         last states, (row, state); weights B and C; checkpoints: the states before each stretch, (stretch, state, row)
+         last states, (row, state); weights B and C; checkpoints: the states before each interval, (interval, state, row)
     out: results: the gradients of u and dt; row_sums: the gradients of A, and of B and C where they do not depend on
          time, (row, state) each; strip_sums: the gradients of weights that depend on time, summed over the channels of
          a workgroup, (strip, batch, group, state, time) each
     Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
-    tile; stretch: the steps between two checkpoints, which divide the steps of a tile; adds: the gradients of u and dt
+    tile; interval: the steps between two checkpoints, which divide the steps of a tile; adds: the gradients of u and dt
     have the sums over other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set invocations = channels * states // 4 %}
@@ -35,27 +35,27 @@
 @group(0) @binding(8) var<storage, read_write> strip_sums: array<f32>;
 {% endif %}
 
-{% set sums = states * stretch * (varying | length) %}
-{% set parts = states // 4 * 2 * channels * (stretch + 1) %}
+{% set sums = states * interval * (varying | length) %}
+{% set parts = states // 4 * 2 * channels * (interval + 1) %}
 // The inputs of a tile. The first two are replaced by their gradients.
 {{ declare_tile(inputs, varying) }}
 // First, the terms of the sums over channels: for each varying weight, state and time, a row of one number of each
 // channel. Then, the terms of the sums over states: for each four states the gradients of u and dt, in rows of
 // channels.
-const STRETCH = {{ stretch }}u;
+const INTERVAL = {{ interval }}u;
 const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;
-const PART_PITCH = STRETCH + 1u;
+const PART_PITCH = INTERVAL + 1u;
 const PART = CHANNELS * PART_PITCH;
 var<workgroup> shared_sums: array<f32, {{ [sums * (channels + 1), parts] | max }}>;
 
-// Return the invocation's four states before a stretch. States that do not exist are 0.
-fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
+// Return the invocation's four states before an interval. States that do not exist are 0.
+fn states_before(position: Position, interval: u32, first: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
     let state = vec4(first) + vec4(0u, 1u, 2u, 3u);
-    let at = (stretch * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + place.row;
-    let found = vec4(checkpoints[at.x], checkpoints[at.y], checkpoints[at.z], checkpoints[at.w]);
-    return select(vec4<f32>(), found, state < vec4(rest));
+    let at = (interval * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + position.row;
+    let loaded = vec4(checkpoints[at.x], checkpoints[at.y], checkpoints[at.z], checkpoints[at.w]);
+    return select(vec4<f32>(), loaded, state < vec4(rest));
 }
 
 {% macro weight(name, time) %}{{ "tile_%s[(first + %du) * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
@@ -65,17 +65,17 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
     let channel = lane % CHANNELS;
     let quad = lane / CHANNELS;
     let number = workgroup.x + workgroup.y * grid.x;
-    let place = place_of(number, channel);
+    let position = position_of(number, channel);
     if (chunk_of(number) >= call.chunks) {
         return;
     }
     let own = channel * PITCH;
 
     // ----- What does not depend on time
-    let decays_begin = decays_at(place) + 4u * quad;
-    let last_begin = call.ends + place.row * call.state_count + call.first_state + 4u * quad;
+    let decays_begin = decays_at(position) + 4u * quad;
+    let last_begin = call.ends + position.row * call.state_count + call.first_state + 4u * quad;
 {% for name in varying + fixed %}
-    let {{ name }}_begins = {{ name }}_begin(place);
+    let {{ name }}_begins = {{ name }}_begin(position);
 {% endfor %}
     var after = vec4<f32>();  // the gradient of the states by later ones
     var decay = vec4<f32>();
@@ -97,7 +97,7 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
 {{ declare_next(inputs, varying) }}
     let tiles = (call.length + TIMES - 1u) / TIMES;
 {{ load_tile(inputs, varying, "(tiles - 1u) * TIMES", "call.length") }}
-    var next_state = states_before(place, (call.length - 1u) / STRETCH, 4u * quad);
+    var next_state = states_before(position, (call.length - 1u) / INTERVAL, 4u * quad);
 
     for (var left = tiles; left > 0u; left--) {
         let start = (left - 1u) * TIMES;
@@ -107,25 +107,25 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
         workgroupBarrier();
 {{ load_tile(inputs, varying, "(max(left, 2u) - 2u) * TIMES", "call.length") }}
 
-        for (var later = (min(TIMES, call.length - start) + STRETCH - 1u) / STRETCH; later > 0u; later--) {
-            // ----- A stretch: the states again, and their gradients
-            let first = (later - 1u) * STRETCH;  // a step of the tile
+        for (var later = (min(TIMES, call.length - start) + INTERVAL - 1u) / INTERVAL; later > 0u; later--) {
+            // ----- An interval: the states again, and their gradients
+            let first = (later - 1u) * INTERVAL;  // a step of the tile
             let here = own + first;
             // Naga keeps what a variable without a value had in the iteration before.
-            var by_u = array<f32, STRETCH>();
-            var by_dt = array<f32, STRETCH>();
-            var states: array<vec4<f32>, STRETCH + 1>;  // before the stretch, and after each step
-            var gates: array<vec4<f32>, STRETCH>;
+            var by_u = array<f32, INTERVAL>();
+            var by_dt = array<f32, INTERVAL>();
+            var states: array<vec4<f32>, INTERVAL + 1>;  // before the interval, and after each step
+            var gates: array<vec4<f32>, INTERVAL>;
             states[0] = next_state;
-            next_state = states_before(place, max((start + first) / STRETCH, 1u) - 1u, 4u * quad);
-{% for time in range(stretch) %}
+            next_state = states_before(position, max((start + first) / INTERVAL, 1u) - 1u, 4u * quad);
+{% for time in range(interval) %}
             {
                 let dt = tile_dt[here + {{ time }}u];
                 gates[{{ time }}] = exp2((LOG2_E * dt) * decay);
                 states[{{ time + 1 }}] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[here + {{ time }}u] * {{ weight("inward", time) }};
             }
 {% endfor %}
-{% for time in range(stretch) | reverse %}
+{% for time in range(interval) | reverse %}
             {
                 let u = tile_u[here + {{ time }}u];
                 let dt = tile_dt[here + {{ time }}u];
@@ -144,7 +144,7 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-                shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * STRETCH + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
+                shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * INTERVAL + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
             }
@@ -156,8 +156,8 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
 {% for i in range((sums + invocations - 1) // invocations) %}
             {
                 let sum = lane + {{ i * invocations }}u;
-                let state = sum / STRETCH % STATES;
-                let time = start + first + sum % STRETCH;
+                let state = sum / INTERVAL % STATES;
+                let time = start + first + sum % INTERVAL;
                 if (sum < SUMS && is_state(state) && time < call.length) {
                     var total = vec4<f32>();
                     for (var i = 0u; i < CHANNELS; i += 8u) {
@@ -165,8 +165,8 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
                         total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
                         total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
                     }
-                    let strip = sum / (STATES * STRETCH) * strip_count() + place.strip;
-                    strip_sums[(((strip * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
+                    let strip = sum / (STATES * INTERVAL) * strip_count() + position.strip;
+                    strip_sums[(((strip * call.batches + position.batch) * call.groups + position.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
                 }
             }
 {% endfor %}
@@ -174,7 +174,7 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
 {% endif %}
 
             // ----- Sums over the states
-{% for time in range(stretch) %}
+{% for time in range(interval) %}
             {
                 let at = 2u * quad * PART + channel * PART_PITCH + {{ time }}u;
                 shared_sums[at] = by_u[{{ time }}];
@@ -182,10 +182,10 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
             }
 {% endfor %}
             workgroupBarrier();
-{% for i in range(channels * stretch // invocations) %}
+{% for i in range(channels * interval // invocations) %}
             {
-                let row = (lane + {{ i * invocations }}u) / STRETCH;
-                let time = (lane + {{ i * invocations }}u) % STRETCH;
+                let row = (lane + {{ i * invocations }}u) / INTERVAL;
+                let time = (lane + {{ i * invocations }}u) % INTERVAL;
                 var total = vec2<f32>();
                 for (var i = 0u; i < QUADS; i++) {
                     let at = 2u * i * PART + row * PART_PITCH + time;
@@ -203,8 +203,8 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
         {
             let row = (lane + {{ i * invocations }}u) / TIMES;
             let time = (lane + {{ i * invocations }}u) % TIMES;
-            if (row < place.present && start + time < call.length) {
-                let to_here = (place.first_row + row) * call.length + start + time;
+            if (row < position.present && start + time < call.length) {
+                let to_here = (position.first_row + row) * call.length + start + time;
                 results[to_here] = {{ "results[to_here] + " if adds }}tile_u[row * PITCH + time];
                 results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}tile_dt[row * PITCH + time];
             }
@@ -214,12 +214,12 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
     }
 
     // ----- Sums over time
-    if (!place.exists) {
+    if (!position.exists) {
         return;
     }
     for (var i = 0u; i < 4u; i++) {
         if (is_state(4u * quad + i)) {
-            let to_here = place.row * call.state_count + call.first_state + 4u * quad + i;
+            let to_here = position.row * call.state_count + call.first_state + 4u * quad + i;
             row_sums[to_here] = by_decay[i];
 {% for name in fixed %}
             row_sums[{{ loop.index }}u * row_count() * call.state_count + to_here] = by_{{ name }}[i];

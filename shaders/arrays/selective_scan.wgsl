@@ -4,10 +4,10 @@
     in:  u, dt: (batch, group, channel, time); decays A and weights B, C: see Call; carries: with `later_chunks`, the
          states before each chunk, (chunk, row, state), where a row is a channel of a group of a batch
     out: for "totals": ends: the states after each chunk if it begins at 0, (chunk, row, state); steps: the sum of dt
-         over each chunk, (chunk, row). For "checkpoints": the states before each stretch, (stretch, state, row), of a
+         over each chunk, (chunk, row). For "checkpoints": the states before each interval, (interval, state, row), of a
          scan in one chunk. For "outputs": y[t] = sum over states of C[t] h[t], in the shape of u, and last: the states
          after the last step, (row, state).
-    Values: purpose; stretch: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4;
+    Values: purpose; interval: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4;
     channels: of a workgroup; times; later_chunks; adds: y has the sum over other states already; inward_varies,
     outward_varies: B or C depends on time, and not on the channel.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
@@ -42,7 +42,7 @@
 {{ main(size=channels, invocation="lane") }} {
     let number = workgroup.x + workgroup.y * grid.x;
     let chunk = chunk_of(number);
-    let place = place_of(number, lane);
+    let position = position_of(number, lane);
     if (chunk >= call.chunks) {
         return;
     }
@@ -51,9 +51,9 @@
     let rows = row_count();
 
     // ----- What does not depend on time
-    let decays_begin = decays_at(place);
+    let decays_begin = decays_at(position);
 {% for name in varying + fixed %}
-    let {{ name }}_begins = {{ name }}_begin(place);
+    let {{ name }}_begins = {{ name }}_begin(position);
 {% endfor %}
 {% for quad in range(states // 4) %}
     var h{{ quad }} = vec4<f32>();
@@ -69,7 +69,7 @@
         {{ name }}{{ quad }}[{{ i }}] = {{ name }}[{{ name }}_begins + {{ state }}u];
 {% endfor %}
 {% if later_chunks and purpose == "outputs" %}
-        h{{ quad }}[{{ i }}] = carries[(chunk * rows + place.row) * call.state_count + call.first_state + {{ state }}u];
+        h{{ quad }}[{{ i }}] = carries[(chunk * rows + position.row) * call.state_count + call.first_state + {{ state }}u];
 {% endif %}
     }
 {% endfor %}
@@ -89,8 +89,8 @@
         // ----- Step by step
         for (var time = 0u; time < min(TIMES, end - start); time++) {
 {% if purpose == "checkpoints" %}
-            if (place.exists && time % {{ stretch }}u == 0u) {
-                let first = ((start + time) / {{ stretch }}u * call.state_count + call.first_state) * rows + place.row;
+            if (position.exists && time % {{ interval }}u == 0u) {
+                let first = ((start + time) / {{ interval }}u * call.state_count + call.first_state) * rows + position.row;
 {% for state in range(states) %}
                 if (is_state({{ state }}u)) {
                     checkpoints[first + {{ state }}u * rows] = h{{ state // 4 }}[{{ state % 4 }}];
@@ -123,8 +123,8 @@
             let number = lane + {{ i * channels }}u;
             let at = number / TIMES;
             let time = start + number % TIMES;
-            if (at < place.present && time < end) {
-                let to_here = (place.first_row + at) * call.length + time;
+            if (at < position.present && time < end) {
+                let to_here = (position.first_row + at) * call.length + time;
                 y[to_here] = {{ "y[to_here] + " if adds }}tile_u[at * PITCH + number % TIMES];
             }
         }
@@ -135,15 +135,15 @@
 
 {% if purpose != "checkpoints" %}
     // ----- The states at the end
-    if (!place.exists{{ " || end < call.length" if purpose == "outputs" }}) {
+    if (!position.exists{{ " || end < call.length" if purpose == "outputs" }}) {
         return;
     }
 {% if purpose == "totals" %}
-    steps[chunk * rows + place.row] = total;
+    steps[chunk * rows + position.row] = total;
 {% endif %}
 {% for state in range(states) %}
     if (is_state({{ state }}u)) {
-        {{ "ends[(chunk * rows + place.row)" if purpose == "totals" else "last[place.row" }} * call.state_count + call.first_state + {{ state }}u] = h{{ state // 4 }}[{{ state % 4 }}];
+        {{ "ends[(chunk * rows + position.row)" if purpose == "totals" else "last[position.row" }} * call.state_count + call.first_state + {{ state }}u] = h{{ state // 4 }}[{{ state % 4 }}];
     }
 {% endfor %}
 {% endif %}

@@ -31,11 +31,11 @@ fn unit_of_fill(at: u32) -> u32 {
     return {{ unit_of("fill", "at") }};
 }
 
-// Return the unit that belongs at this place of the result.
-fn unit_at(place: u32) -> u32 {
-    let at = place % call.run;
-    let segment = place / call.run % call.segments;
-    let outer = place / call.run / call.segments;
+// Return the unit that belongs at this position of the result.
+fn unit_at(position: u32) -> u32 {
+    let at = position % call.run;
+    let segment = position / call.run % call.segments;
+    let outer = position / call.run / call.segments;
     let number = {{ "outer * call.ranked + segment" if ranks_of_all_rows else "segment" }};
     let rank = ranks[number];
     let before = select(0u, ranks[max(number, 1u) - 1u], number > 0u);

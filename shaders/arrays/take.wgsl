@@ -1,7 +1,7 @@
-{#- Take the elements of an array at some places along some of its axes. Each invocation assembles words of the result
+{#- Take the elements of an array at flat indices of some of its axes. Each invocation assembles words of the result
     from units of 1, 2 or 4 bytes.
-    in:  source, of any strides; places: numbers of rows of the indexed axes, in C order
-    out: result, in C order; zeros where there is no place
+    in:  source, of any strides; flat_indices: numbers of rows of the indexed axes, in C order
+    out: result, in C order; zeros where there is no index
     Values: workgroup_size; words: that an invocation assembles; unit: bytes, 1, 2 or 4; rank, indexed: see
         arrays/indexed_units.wgsl. -#}
 {% set other = False %}
@@ -10,13 +10,13 @@ const WORDS = {{ words }}u;  // that an invocation assembles
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
-@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(2) var<storage, read> flat_indices: array<u32>;
 @group(0) @binding(3) var<storage, read_write> result: array<u32>;
 
 {% include "arrays/units.wgsl" %}
 {% include "arrays/indexed_units.wgsl" %}
 
-// Return the unit of the source that belongs at this place of the result.
+// Return the unit of the source that belongs at this position of the result.
 fn unit_at(number: u32) -> u32 {
     let unit = unit_of_result(number);
     if (!unit.exists) {

@@ -1,5 +1,5 @@
 {#- Read and write a tile of units of 1 or 2 bytes. It is read in blocks: as many words as a word has units, each of
-    neighbours along the first axis, from places that are neighbours along the inner axis, which is the one with the
+    neighbours along the first axis, from positions that are neighbours along the inner axis, which is the one with the
     nearest neighbours in the destination. Blocks are transposed, and kept as words of neighbours along the inner axis.
     The tile is written in lines along the inner axis. Words at both ends of a line are shared with others, so atomic
     operations change only the line's own bits of them. The template that includes this is arrays/copy_tiles.wgsl. -#}
@@ -37,12 +37,12 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
     let last_inner = select(last.y, last.z, inner_last);
     let last_other = select(last.z, last.y, inner_last);
     for (var begin = invocation; begin < call.reads; begin += WORKGROUP_SIZE * STEPS) {
-        // A place past the end of the view stands for the last one, so that no load waits for a branch.
+        // A position past the end of the view stands for the last one, so that no load waits for a branch.
 {% for i in range(steps) %}
-        let place{{ i }} = place_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
-        let x{{ i }} = select(place{{ i }}.y, place{{ i }}.z, inner_last);  // in blocks, along the inner axis
-        let y{{ i }} = select(place{{ i }}.z, place{{ i }}.y, inner_last);
-        let at{{ i }} = first + min(place{{ i }}.x, last.x / UNITS) * UNITS + min(y{{ i }}, last_other) * other.source;
+        let position{{ i }} = position_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
+        let x{{ i }} = select(position{{ i }}.y, position{{ i }}.z, inner_last);  // in blocks, along the inner axis
+        let y{{ i }} = select(position{{ i }}.z, position{{ i }}.y, inner_last);
+        let at{{ i }} = first + min(position{{ i }}.x, last.x / UNITS) * UNITS + min(y{{ i }}, last_other) * other.source;
         let block{{ i }} = transpose_block(Block(
 {% for unit_of_block in range(units) %}
             neighbours_at(at{{ i }} + min(x{{ i }} * UNITS + {{ unit_of_block }}u, last_inner) * inner.source),
@@ -51,7 +51,7 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
 {% endfor %}
 {% for i in range(steps) %}
         if (begin + {{ i }}u * WORKGROUP_SIZE < call.reads) {
-            let to = place{{ i }}.x * row_slots + x{{ i }} + y{{ i }} * other.slots;
+            let to = position{{ i }}.x * row_slots + x{{ i }} + y{{ i }} * other.slots;
 {% for unit_of_block in range(units) %}
             tile[to + {{ unit_of_block }}u * call.blocks[0].number * row_slots] = block{{ i }}[{{ unit_of_block }}];
 {% endfor %}
@@ -68,14 +68,14 @@ fn write_tile(invocation: u32, first: u32, ends: vec3<u32>) {
     let row_slots = select(outer.slots, middle.slots, near);
     let other_slots = select(middle.slots, outer.slots, near);
     for (var i = invocation; i < call.writes; i += WORKGROUP_SIZE) {
-        let place = place_in_box(i, call.line, call.lines);
-        if (all(place.yz < ends.yz)) {
-            let row = select(place.z, place.y, near);
-            let layer = select(place.y, place.z, near);
+        let position = position_in_box(i, call.line, call.lines);
+        if (all(position.yz < ends.yz)) {
+            let row = select(position.z, position.y, near);
+            let layer = select(position.y, position.z, near);
             let slot = (row % UNITS * call.blocks[0].number + row / UNITS) * row_slots + layer * other_slots;
-            let begin = first + place.y * middle.stride + place.z * outer.stride;
-            write_word(place.x, begin, ends.x, slot);
-            write_word(place.x + call.line.number, begin, ends.x, slot);
+            let begin = first + position.y * middle.stride + position.z * outer.stride;
+            write_word(position.x, begin, ends.x, slot);
+            write_word(position.x + call.line.number, begin, ends.x, slot);
         }
     }
 }

@@ -5,15 +5,15 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
     let steps = vec3(call.axes[axes.x].source, call.axes[axes.y].source, call.axes[axes.z].source);
     let slots = vec3(call.axes[axes.x].slots, call.axes[axes.y].slots, call.axes[axes.z].slots);
     for (var begin = invocation; begin < call.reads; begin += WORKGROUP_SIZE * STEPS) {
-        // A place past the end of the view stands for the last one, so that no load waits for a branch.
+        // A position past the end of the view stands for the last one, so that no load waits for a branch.
 {% for i in range(steps) %}
-        let place{{ i }} = place_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
-        let way{{ i }} = min(place{{ i }}, sizes - 1u) * steps;
+        let position{{ i }} = position_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
+        let way{{ i }} = min(position{{ i }}, sizes - 1u) * steps;
         let unit{{ i }} = source[first + way{{ i }}.x + way{{ i }}.y + way{{ i }}.z];
 {% endfor %}
 {% for i in range(steps) %}
         if (begin + {{ i }}u * WORKGROUP_SIZE < call.reads) {
-            let to = place{{ i }} * slots;
+            let to = position{{ i }} * slots;
             tile[to.x + to.y + to.z] = unit{{ i }};
         }
 {% endfor %}
@@ -25,10 +25,10 @@ fn write_tile(invocation: u32, first: u32, ends: vec3<u32>) {
     let steps = vec3(call.axes[axes.x].stride, call.axes[axes.y].stride, call.axes[axes.z].stride);
     let slots = vec3(call.axes[axes.x].slots, call.axes[axes.y].slots, call.axes[axes.z].slots);
     for (var i = invocation; i < call.writes; i += WORKGROUP_SIZE) {
-        let place = place_in_box(i, call.line, call.lines);
-        if (all(place < ends)) {
-            let to = place * steps;
-            let slot = place * slots;
+        let position = position_in_box(i, call.line, call.lines);
+        if (all(position < ends)) {
+            let to = position * steps;
+            let slot = position * slots;
             destination[first + to.x + to.y + to.z] = tile[slot.x + slot.y + slot.z];
         }
     }

@@ -3,7 +3,7 @@
 {% from "arrays/unit_of.wgsl" import unit_of with context %}
 const UNITS = {{ 4 // unit }}u;  // in a word
 
-// Return the unit of the source at this place.
+// Return the unit of the source at this index.
 fn unit_of_source(at: u32) -> u32 {
     return {{ unit_of("source", "at") }};
 }

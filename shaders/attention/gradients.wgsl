@@ -11,7 +11,7 @@
     in:  q, k, gates, grad: do; values: v; states: S, and from `grads` on dS; with the delta rule updates: U, and from
          `grads_of_updates` on dR
     out: results: dq, and from `grads_of_k`, `grads_of_g` and `grads_of_beta` on dk, dg and dbeta; with the delta rule
-         updates: dv in the place of dR
+         updates: dv instead of dR
     The gradients follow from the chunked form in Yang et al., "Gated Delta Networks" (2024). See also Yang et al.,
     "Gated Linear Attention Transformers" (2024), appendix C. -#}
 {% import "attention/tile.wgsl" as tile with context %}
@@ -78,9 +78,9 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         var of_pairs = mat4x4<f32>();
         var of_system = mat4x4<f32>();
         for (var first = 0u; first < call.values; first += CHUNK) {
-{{ tile.add_product("of_pairs", "grad_at(place, first + inner)", "inner", update_at ~ "(place, first + inner)", "inner") }}
+{{ tile.add_product("of_pairs", "grad_at(outer, first + inner)", "inner", update_at ~ "(outer, first + inner)", "inner") }}
 {% if delta %}
-{{ tile.fill("left", "residual_at(place, first + inner)", "inner") }}
+{{ tile.fill("left", "residual_at(outer, first + inner)", "inner") }}
             workgroupBarrier();
 {{ tile.multiply("of_system") }}
             workgroupBarrier();
@@ -113,14 +113,14 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         var of_k = mat4x4<f32>();
         var of_row = mat4x4<f32>();
         for (var first = 0u; first < call.values; first += CHUNK) {
-{{ tile.add_product("of_q", "grad_at(place, first + inner)", "inner", "state_at(chunk, key + place, first + inner)", "inner") }}
+{{ tile.add_product("of_q", "grad_at(outer, first + inner)", "inner", "state_at(chunk, key + outer, first + inner)", "inner") }}
 {% if delta %}
-{{ tile.fill("left", "residual_at(place, first + inner)", "inner") }}
+{{ tile.fill("left", "residual_at(outer, first + inner)", "inner") }}
             workgroupBarrier();
 {{ tile.multiply("of_row") }}
             workgroupBarrier();
 {% endif %}
-{{ tile.add_product("of_k", update_at ~ "(place, first + inner)", "inner", "grad_state_at(chunk + 1u, key + place, first + inner)", "inner") }}
+{{ tile.add_product("of_k", update_at ~ "(outer, first + inner)", "inner", "grad_state_at(chunk + 1u, key + outer, first + inner)", "inner") }}
         }
 {% for i in range(4) %}
         {
@@ -141,8 +141,8 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
 
         // ----- By way of pairs of steps
 {% if by_key %}
-{{ tile.fill("left", "gate_at(inner, key + place)", "place") }}
-{{ tile.fill("right", "k_at(inner, key + place)", "place") }}
+{{ tile.fill("left", "gate_at(inner, key + outer)", "outer") }}
+{{ tile.fill("right", "k_at(inner, key + outer)", "outer") }}
         workgroupBarrier();
         {
             // By way of the first of the own rows: all differences are at most 0.
@@ -162,7 +162,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
 {% endfor %}
         }
         workgroupBarrier();
-{{ tile.fill("right", "q_at(inner, key + place)", "place") }}
+{{ tile.fill("right", "q_at(inner, key + outer)", "outer") }}
         workgroupBarrier();
         {
             // By way of the last of the own rows.
@@ -183,16 +183,16 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         }
         workgroupBarrier();
 {% else %}
-{{ tile.add_product("of_q", "select(0.0, matrix[place * CHUNK + inner], inner <= place)", "inner", "k_at(inner, key + place)", "place") }}
+{{ tile.add_product("of_q", "select(0.0, matrix[outer * CHUNK + inner], inner <= outer)", "inner", "k_at(inner, key + outer)", "outer") }}
 {% if delta %}
-{{ tile.fill("left", "select(0.0, matrix[inner * CHUNK + place], inner < place)", "place") }}
+{{ tile.fill("left", "select(0.0, matrix[inner * CHUNK + outer], inner < outer)", "outer") }}
         workgroupBarrier();
 {{ tile.multiply("of_row") }}
         workgroupBarrier();
 {% endif %}
-{{ tile.add_product("of_k", "select(0.0, matrix[inner * CHUNK + place], place <= inner)", "place", "q_at(inner, key + place)", "place") }}
+{{ tile.add_product("of_k", "select(0.0, matrix[inner * CHUNK + outer], outer <= inner)", "outer", "q_at(inner, key + outer)", "outer") }}
 {% if delta %}
-{{ tile.add_product("of_k", "select(0.0, matrix[place * CHUNK + inner], place < inner)", "inner", "beta_at(inner) * k_at(inner, key + place)", "place") }}
+{{ tile.add_product("of_k", "select(0.0, matrix[outer * CHUNK + inner], outer < inner)", "inner", "beta_at(inner) * k_at(inner, key + outer)", "outer") }}
 {% endif %}
 {% endif %}
 
@@ -213,7 +213,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         workgroupBarrier();
 {{ tile.each_number("left") }}
             if (exists(row) && key + column < call.keys) {
-                let to_here = place_of(row) * call.keys + key + column;
+                let to_here = position_of(row) * call.keys + key + column;
                 results[to_here] = number;
                 results[call.grads_of_k + to_here] = right[row * PITCH + column / 4u][column % 4u];
             }
@@ -238,7 +238,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
             for (var later = CHUNK; later > 0u; later--) {
                 sum += left[(later - 1u) * PITCH + lane / 4u][lane % 4u];
                 if (exists(later - 1u)) {
-                    results[call.grads_of_g + place_of(later - 1u) * call.keys + key + lane] = sum;
+                    results[call.grads_of_g + position_of(later - 1u) * call.keys + key + lane] = sum;
                 }
             }
         }
@@ -250,8 +250,8 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
     // ----- Sums over keys and values
     var of_end = 0.0;
     for (var at = lane; at < call.keys * call.values; at += LANES) {
-        let place = state_place(chunk + 1u, 0u, 0u) + at;
-        of_end += states[place] * states[call.grads + place];
+        let index = state_index(chunk + 1u, 0u, 0u) + at;
+        of_end += states[index] * states[call.grads + index];
     }
     workgroupBarrier();
     matrix[lane] = of_end;
@@ -276,7 +276,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         for (var later = CHUNK; later > lane; later--) {
             sum += matrix[LANES + later - 1u];
         }
-        results[call.grads_of_g + place_of(lane)] = sum;
+        results[call.grads_of_g + position_of(lane)] = sum;
 {% if delta %}
         sum = 0.0;
         for (var i = 0u; i < 8u; i++) {
@@ -285,7 +285,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
         for (var value = 0u; value < call.values; value++) {
             sum += residual_at(lane, value) * value_at(lane, value);
         }
-        results[call.grads_of_beta + place_of(lane)] = sum;
+        results[call.grads_of_beta + position_of(lane)] = sum;
 {% endif %}
     }
 {% if delta %}
@@ -295,7 +295,7 @@ fn gates_at(step: u32, key: u32) -> vec4<f32> {
     for (var at = lane; at < CHUNK * call.values; at += LANES) {
         let step = at / call.values;
         if (exists(step)) {
-            updates[call.grads_of_updates + place_of(step) * call.values + at % call.values] *= beta_at(step);
+            updates[call.grads_of_updates + position_of(step) * call.values + at % call.values] *= beta_at(step);
         }
     }
 {% endif %}

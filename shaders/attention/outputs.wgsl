@@ -33,15 +33,15 @@
     workgroupBarrier();
     var product = mat4x4<f32>();
     for (var first = 0u; first < call.keys; first += CHUNK) {
-{{ tile.add_product("product", "call.scale * q_at(place, first + inner) * " ~ tile.decay("place", "first + inner"), "inner", "state_at(chunk, first + inner, block + place)", "place") }}
+{{ tile.add_product("product", "call.scale * q_at(outer, first + inner) * " ~ tile.decay("outer", "first + inner"), "inner", "state_at(chunk, first + inner, block + outer)", "outer") }}
     }
-    let pairs = matrix_place(0u);
-{{ tile.add_product("product", "matrices[pairs + place * CHUNK + inner]", "inner", "update_at(inner, block + place)", "place") }}
+    let pairs = matrix_index(0u);
+{{ tile.add_product("product", "matrices[pairs + outer * CHUNK + inner]", "inner", "update_at(inner, block + outer)", "outer") }}
 {{ tile.put("right", "product") }}
     workgroupBarrier();
 {{ tile.each_number("right") }}
         if (exists(row) && block + column < call.values) {
-            o[place_of(row) * call.values + block + column] = number;
+            o[position_of(row) * call.values + block + column] = number;
         }
     }
 }

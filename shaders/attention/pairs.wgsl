@@ -54,7 +54,7 @@ fn limited(gate: f32) -> f32 {
     for (var key = lane; key < call.keys; key += LANES) {
         var sum = 0.0;
         for (var step = 0u; step < CHUNK && exists(step); step++) {
-            let at = place_of(step) * call.keys + key;
+            let at = position_of(step) * call.keys + key;
             sum += limited(g[at]);
             gates[at] = sum;
         }
@@ -63,11 +63,11 @@ fn limited(gate: f32) -> f32 {
     if (lane < CHUNK && exists(lane)) {
         var sum = 0.0;
         for (var step = 0u; step <= lane; step++) {
-            sum += limited(g[place_of(step)]);
+            sum += limited(g[position_of(step)]);
         }
-        gates[place_of(lane)] = sum;
+        gates[position_of(lane)] = sum;
 {% if delta %}
-        gates[call.beta + place_of(lane)] = beta[place_of(lane)];
+        gates[call.beta + position_of(lane)] = beta[position_of(lane)];
 {% endif %}
     }
 {% endif %}
@@ -79,10 +79,10 @@ fn limited(gate: f32) -> f32 {
     var products = mat4x4<f32>();
 {% endif %}
     for (var first = 0u; first < call.keys; first += CHUNK) {
-{{ tile.fill("left", "q_at(place, first + inner)", "inner") }}
-{{ tile.fill("right", "k_at(place, first + inner)", "inner") }}
+{{ tile.fill("left", "q_at(outer, first + inner)", "inner") }}
+{{ tile.fill("right", "k_at(outer, first + inner)", "inner") }}
 {% if by_key %}
-{{ tile.fill("gate_factor", "gate_at(place, first + inner)", "inner") }}
+{{ tile.fill("gate_factor", "gate_at(outer, first + inner)", "inner") }}
         workgroupBarrier();
         for (var inner = 0u; inner < CHUNK; inner++) {
             let of_q = left[inner * PITCH + y];
@@ -105,7 +105,7 @@ fn limited(gate: f32) -> f32 {
 {{ tile.multiply("pairs") }}
 {% if delta %}
         workgroupBarrier();
-{{ tile.fill("left", "k_at(place, first + inner)", "inner") }}
+{{ tile.fill("left", "k_at(outer, first + inner)", "inner") }}
         workgroupBarrier();
 {{ tile.multiply("products") }}
 {% endif %}
@@ -117,7 +117,7 @@ fn limited(gate: f32) -> f32 {
 {{ tile.put("left", "products") }}
 {% endif %}
     workgroupBarrier();
-    let to_pairs = matrix_place(0u);
+    let to_pairs = matrix_index(0u);
 {{ tile.each_number("right") }}
         var pair = call.scale * number;
 {% if not by_key %}
@@ -143,7 +143,7 @@ fn limited(gate: f32) -> f32 {
         }
     }
     workgroupBarrier();
-    let to_inverse = matrix_place(1u);
+    let to_inverse = matrix_index(1u);
     for (var at = lane; at < CHUNK * CHUNK; at += LANES) {
         let row = at / CHUNK;
         let column = at % CHUNK;

@@ -1,4 +1,4 @@
-{#- Walk over the chunks of a stretch backwards. Each chunk turns the gradient of the state after it, dS', into the
+{#- Walk over the chunks of a window backwards. Each chunk turns the gradient of the state after it, dS', into the
     gradient of the state before it: dS = exp(G[end]) dS' + sum over steps of scale exp(G) q do. With the delta rule,
     beta exp(G) k dR is subtracted. The gradient of the updates is dU = pairs^T do + exp(G[end] - G) k dS', and with the
     delta rule dR = (I + A)^-T dU. Each workgroup takes 32 columns of a head's values. pairs.wgsl computes the matrices.
@@ -44,20 +44,20 @@
 {{ tile.take_decays() }}
 
         // ----- The gradient of the updates
-        let pairs = matrix_place(0u);
+        let pairs = matrix_index(0u);
         var product = mat4x4<f32>();
-{{ tile.fill("left", "matrices[pairs + inner * CHUNK + place]", "place") }}
-{{ tile.fill("of_outputs", "grad_at(inner, block + place)", "place") }}
+{{ tile.fill("left", "matrices[pairs + inner * CHUNK + outer]", "outer") }}
+{{ tile.fill("of_outputs", "grad_at(inner, block + outer)", "outer") }}
         workgroupBarrier();
 {{ tile.multiply("product", right="of_outputs") }}
         workgroupBarrier();
         for (var first = 0u; first < call.keys; first += CHUNK) {
-{{ tile.add_product("product", "k_at(place, first + inner) * " ~ tile.decay_after("place", "first + inner"), "inner", "grad_state_at(chunk + 1u, first + inner, block + place)", "place") }}
+{{ tile.add_product("product", "k_at(outer, first + inner) * " ~ tile.decay_after("outer", "first + inner"), "inner", "grad_state_at(chunk + 1u, first + inner, block + outer)", "outer") }}
         }
 {{ tile.put("right", "product") }}
 {% if delta %}
-        let inverse = matrix_place(1u);
-{{ tile.fill("left", "matrices[inverse + inner * CHUNK + place]", "place") }}
+        let inverse = matrix_index(1u);
+{{ tile.fill("left", "matrices[inverse + inner * CHUNK + outer]", "outer") }}
         workgroupBarrier();
         product = mat4x4<f32>();
 {{ tile.multiply("product") }}
@@ -67,19 +67,19 @@
         workgroupBarrier();
 {{ tile.each_number("right") }}
             if (exists(row) && block + column < call.values) {
-                updates[call.grads_of_updates + place_of(row) * call.values + block + column] = number;
+                updates[call.grads_of_updates + position_of(row) * call.values + block + column] = number;
             }
         }
 
         // ----- The gradient of the state before the chunk
         for (var first = 0u; first < call.keys; first += CHUNK) {
             var added = mat4x4<f32>();
-{{ tile.fill("left", "call.scale * q_at(inner, first + place) * " ~ tile.decay("inner", "first + place"), "place") }}
+{{ tile.fill("left", "call.scale * q_at(inner, first + outer) * " ~ tile.decay("inner", "first + outer"), "outer") }}
             workgroupBarrier();
 {{ tile.multiply("added", right="of_outputs") }}
             workgroupBarrier();
 {% if delta %}
-{{ tile.fill("left", "-beta_at(inner) * decays[inner] * k_at(inner, first + place)", "place") }}
+{{ tile.fill("left", "-beta_at(inner) * decays[inner] * k_at(inner, first + outer)", "outer") }}
             workgroupBarrier();
 {{ tile.multiply("added") }}
             workgroupBarrier();
@@ -89,7 +89,7 @@
 {{ tile.each_number("left") }}
                 let key = first + row;
                 if (key < call.keys && block + column < call.values) {
-                    states[call.grads + state_place(chunk, key, block + column)] = {{ tile.whole_decay("key") }} * grad_state_at(chunk + 1u, key, block + column) + number;
+                    states[call.grads + state_index(chunk, key, block + column)] = {{ tile.whole_decay("key") }} * grad_state_at(chunk + 1u, key, block + column) + number;
                 }
             }
             workgroupBarrier();

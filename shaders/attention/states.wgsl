@@ -1,4 +1,4 @@
-{#- Walk over the chunks of a stretch, from one state to the next. S is the state before a chunk, and U its updates: the
+{#- Walk over the chunks of a window, from one state to the next. S is the state before a chunk, and U its updates: the
     values, or with the delta rule U = (I + A)^-1 beta (v - exp(G) k S), the values less what the state has at their
     keys. The next state is exp(G[end]) S + sum over steps of exp(G[end] - G) k U. Each workgroup takes 32 columns of a
     head's values. pairs.wgsl computes the matrices.
@@ -42,14 +42,14 @@
         // ----- What the state has at the keys, and the updates
         var product = mat4x4<f32>();
         for (var first = 0u; first < call.keys; first += CHUNK) {
-{{ tile.add_product("product", "k_at(place, first + inner)", "inner", "state_at(chunk, first + inner, block + place)", "place") }}
+{{ tile.add_product("product", "k_at(outer, first + inner)", "inner", "state_at(chunk, first + inner, block + outer)", "outer") }}
         }
 {{ tile.put("left", "product") }}
         workgroupBarrier();
-{{ tile.fill("right", "beta_at(inner) * (v_at(inner, block + place) - decays[inner] * left[inner * PITCH + place / 4u][place % 4u])", "place") }}
+{{ tile.fill("right", "beta_at(inner) * (v_at(inner, block + outer) - decays[inner] * left[inner * PITCH + outer / 4u][outer % 4u])", "outer") }}
         workgroupBarrier();
-        let inverse = matrix_place(1u);
-{{ tile.fill("left", "matrices[inverse + place * CHUNK + inner]", "inner") }}
+        let inverse = matrix_index(1u);
+{{ tile.fill("left", "matrices[inverse + outer * CHUNK + inner]", "inner") }}
         workgroupBarrier();
         product = mat4x4<f32>();
 {{ tile.multiply("product") }}
@@ -58,17 +58,17 @@
         workgroupBarrier();
 {{ tile.each_number("right") }}
             if (exists(row) && block + column < call.values) {
-                updates[place_of(row) * call.values + block + column] = number;
+                updates[position_of(row) * call.values + block + column] = number;
             }
         }
 {% else %}
-{{ tile.fill("right", "v_at(inner, block + place)", "place") }}
+{{ tile.fill("right", "v_at(inner, block + outer)", "outer") }}
 {% endif %}
         workgroupBarrier();
 
         // ----- The next state
         for (var first = 0u; first < call.keys; first += CHUNK) {
-{{ tile.fill("left", "k_at(inner, first + place) * " ~ tile.decay_after("inner", "first + place"), "place") }}
+{{ tile.fill("left", "k_at(inner, first + outer) * " ~ tile.decay_after("inner", "first + outer"), "outer") }}
             workgroupBarrier();
             var added = mat4x4<f32>();
 {{ tile.multiply("added") }}
@@ -78,7 +78,7 @@
 {{ tile.each_number("left") }}
                 let key = first + row;
                 if (key < call.keys && block + column < call.values) {
-                    states[state_place(chunk + 1u, key, block + column)] = {{ tile.whole_decay("key") }} * state_at(chunk, key, block + column) + number;
+                    states[state_index(chunk + 1u, key, block + column)] = {{ tile.whole_decay("key") }} * state_at(chunk, key, block + column) + number;
                 }
             }
             workgroupBarrier();

@@ -1,4 +1,4 @@
-{#- What the stages of a gated linear attention have in common: the call, the place of a workgroup, loads, and products
+{#- What the stages of a gated linear attention have in common: the call, the position of a workgroup, loads, and products
     of 32 x 32 numbers. A workgroup of 64 invocations holds a product in registers: invocation 8 y + x has its rows 4 y
     to 4 y + 3 and its columns 4 x to 4 x + 3. Steps beyond the end and columns that do not exist are 0.
     Values: delta: the delta rule corrects the values; by_key: the decays depend on the key. -#}
@@ -8,8 +8,8 @@ struct Call {
     length: u32,
     keys: u32,  // numbers of a key
     values: u32,  // numbers of a value
-    first_chunk: u32,  // of this stretch
-    chunks: u32,  // of this stretch
+    first_chunk: u32,  // of this window
+    chunks: u32,  // of this window
     scale: f32,
     // Some arrays share a buffer. These are their offsets in it, in numbers.
     beta: u32,  // in `gates`
@@ -33,7 +33,7 @@ const PITCH = 9u;
 // The head of a workgroup, and its chunk and the first step of that.
 var<private> batch: u32;
 var<private> head: u32;
-var<private> chunk: u32;  // of the stretch
+var<private> chunk: u32;  // of the window
 var<private> start: u32;
 
 fn take_head(number: u32) {
@@ -46,8 +46,8 @@ fn take_chunk(number: u32) {
     start = (call.first_chunk + number) * CHUNK;
 }
 
-// Return the place of a step of the chunk among all steps of all heads.
-fn place_of(step: u32) -> u32 {
+// Return the index of a step of the chunk among all steps of all heads.
+fn position_of(step: u32) -> u32 {
     return (batch * call.length + start + step) * call.heads + head;
 }
 
@@ -60,28 +60,28 @@ fn last_step() -> u32 {
     return min(CHUNK, call.length - start) - 1u;
 }
 
-// Return the place of a number of the state before a chunk of the stretch.
-fn state_place(number: u32, key: u32, value: u32) -> u32 {
+// Return the index of a number of the state before a chunk of the window.
+fn state_index(number: u32, key: u32, value: u32) -> u32 {
     return (((number * call.batches + batch) * call.heads + head) * call.keys + key) * call.values + value;
 }
 
-// Return the place of a matrix of the chunk.
-fn matrix_place(number: u32) -> u32 {
+// Return the index of the first number of a matrix of the chunk.
+fn matrix_index(number: u32) -> u32 {
     return (((chunk * call.batches + batch) * call.heads + head) * MATRICES + number) * CHUNK * CHUNK;
 }
 
 {# Define a function that loads a number of a row of the chunk, or 0, without branches. -#}
 {% macro loader(name, array, width, offset="") %}
 fn {{ name }}_at(step: u32, column: u32) -> f32 {
-    let at = place_of(min(step, last_step())) * call.{{ width }} + min(column, call.{{ width }} - 1u);
+    let at = position_of(min(step, last_step())) * call.{{ width }} + min(column, call.{{ width }} - 1u);
     return select(0.0, {{ array }}[{{ offset }}at], exists(step) & (column < call.{{ width }}));
 }
 {% endmacro %}
 
-{#- Define a function that loads a number of the state before a chunk of the stretch, or 0. -#}
+{#- Define a function that loads a number of the state before a chunk of the window, or 0. -#}
 {% macro state_loader(name, offset="") %}
 fn {{ name }}_at(number: u32, key: u32, value: u32) -> f32 {
-    let at = state_place(number, min(key, call.keys - 1u), min(value, call.values - 1u));
+    let at = state_index(number, min(key, call.keys - 1u), min(value, call.values - 1u));
     return select(0.0, states[{{ offset }}at], (key < call.keys) & (value < call.values));
 }
 {% endmacro %}
@@ -89,7 +89,7 @@ fn {{ name }}_at(number: u32, key: u32, value: u32) -> f32 {
 {#- Define the weight of the delta rule at a step. -#}
 {% macro beta_loader() %}
 fn beta_at(step: u32) -> f32 {
-    return gates[call.beta + place_of(min(step, last_step()))];
+    return gates[call.beta + position_of(min(step, last_step()))];
 }
 {% endmacro %}
 
@@ -100,7 +100,7 @@ fn beta_at(step: u32) -> f32 {
     on the key are kept in workgroup memory. -#}
 {% macro gate_loader() %}
 fn gate_at(step: u32, key: u32) -> f32 {
-    let at = place_of(min(step, last_step()));
+    let at = position_of(min(step, last_step()));
     return gates[{{ "at * call.keys + min(key, call.keys - 1u)" if by_key else "at" }}];
 }
 {% if not by_key %}
@@ -128,27 +128,27 @@ var<workgroup> decays_after: array<f32, CHUNK>;
 
 // ----- Products
 
-{#- Define a factor of products as vectors. Each vector is at one place of the inner axis, and has four rows of the left
+{#- Define a factor of products as vectors. Each vector is at one index of the inner axis, and has four rows of the left
     factor, or four columns of the right factor. -#}
 {% macro factor(name) %}
 var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
 {% endmacro %}
 
-{#- Fill a factor. `number` is an expression of `place`, a row of the left factor or a column of the right one, and of
-    `inner`. Neighbouring invocations take neighbours along `along`, "inner" or "place", which should be neighbours in
+{#- Fill a factor. `number` is an expression of `outer`, a row of the left factor or a column of the right one, and of
+    `inner`. Neighbouring invocations take neighbours along `along`, "inner" or "outer", which should be neighbours in
     memory. -#}
 {% macro fill(name, number, along) %}
     for (var vector = lane; vector < 256u; vector += LANES) {
         let inner = vector {{ "% CHUNK" if along == "inner" else "/ 8u" }};
         let quad = vector {{ "/ CHUNK" if along == "inner" else "% 8u" }};
-        var found: vec4<f32>;
+        var numbers: vec4<f32>;
 {% for i in range(4) %}
         {
-            let place = 4u * quad + {{ i }}u;
-            found[{{ i }}] = {{ number }};
+            let outer = 4u * quad + {{ i }}u;
+            numbers[{{ i }}] = {{ number }};
         }
 {% endfor %}
-        {{ name }}[inner * PITCH + quad] = found;
+        {{ name }}[inner * PITCH + quad] = numbers;
     }
 {% endmacro %}
 
@@ -161,7 +161,7 @@ var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
     }
 {% endmacro %}
 
-{#- Put a product into a right factor. The rows of the product become places of the inner axis. -#}
+{#- Put a product into a right factor. The rows of the product become indices of the inner axis. -#}
 {% macro put(name, sum) %}
 {% for i in range(4) %}
     {{ name }}[(4u * y + {{ i }}u) * PITCH + x] = {{ sum }}[{{ i }}];

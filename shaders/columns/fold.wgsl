@@ -26,13 +26,13 @@ fn join_groups(lane: u32, group: u32, total: Chunk, groups: u32) -> Chunk {
 fn reduce_tile(tile: u32, invocation: u32) -> Chunk {
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
-    let place = place_of(tile, lane);
-    let tile_end = min(place.first_row + rows_of_tile(), params.row_length);
+    let position = position_of(tile, lane);
+    let tile_end = min(position.first_row + rows_of_tile(), params.row_length);
     let rows = (rows_of_tile() + GROUPS - 1u) / GROUPS;
-    let begin = place.first_row + group * rows;
+    let begin = position.first_row + group * rows;
     let end = min(begin + rows, tile_end);
-{% call(row) combine_between() %}load_row(place, {{ row }}){% endcall %}
-    return join_groups(lane, group, total, (tile_end - place.first_row + rows - 1u) / rows);
+{% call(row) combine_between() %}load_row(position, {{ row }}){% endcall %}
+    return join_groups(lane, group, total, (tile_end - position.first_row + rows - 1u) / rows);
 }
 {% else %}
 
@@ -52,11 +52,11 @@ fn combine_totals(chain: u32, invocation: u32) -> Chunk {
 {% if kernel.stage == "scan" %}
 
 // Store the results of an invocation's columns.
-fn store_totals(place: Place, total: Chunk) {
-    let result = place.outer * params.inner + place.column;
+fn store_totals(position: Position, total: Chunk) {
+    let result = position.outer * params.inner + position.column;
     let exists = result < params.length / params.row_length;
 {% for column in range(kernel.tile.chunk) %}
-    if (exists && place.column + {{ column }}u < params.inner) {
+    if (exists && position.column + {{ column }}u < params.inner) {
         let whole = {{ "combine(seed(result + %du), total[%d])" % (column, column) if spec.initial else "total[%d]" % column }};
         store_result(result + {{ column }}u, {{ text.map_result("whole") }});
     }

@@ -8,8 +8,8 @@
 {% from "shared/chunk_access.wgsl" import load_elements, load_next, store_results with context %}
 {% from "shared/keys.wgsl" import declare_keys, key_in %}
 
-// The place of an invocation's columns.
-struct Place {
+// The position of an invocation's columns.
+struct Position {
     outer: u32,  // of the outer arrays
     column: u32,  // the chunk's first
     first_row: u32,  // the tile's, in the order of the scan
@@ -24,45 +24,45 @@ fn rows_of_tile() -> u32 {
     return (params.row_length + tiles - 1u) / tiles;
 }
 
-fn place_of(tile: u32, lane: u32) -> Place {
+fn position_of(tile: u32, lane: u32) -> Position {
     let chains = chains_of_columns();
     let chain = tile % chains;
     let tile_row = tile / chains;
     let line = chain * COLUMNS + lane;
     let outer = line / lines_of_inner();
     let column = (line - outer * lines_of_inner()) * CHUNK;
-    return Place(outer, column, tile_row * rows_of_tile(), chain, tile_row);
+    return Position(outer, column, tile_row * rows_of_tile(), chain, tile_row);
 }
 {% else %}
-fn place_of(tile: u32, lane: u32) -> Place {
+fn position_of(tile: u32, lane: u32) -> Position {
     let strips = strips_of_inner();
     let chains = chains_of_columns();
     let chain = tile % chains;
     let tile_row = tile / chains;
-    return Place(chain / strips, ((chain % strips) * COLUMNS + lane) * CHUNK, tile_row * (GROUPS * ROWS), chain, tile_row);
+    return Position(chain / strips, ((chain % strips) * COLUMNS + lane) * CHUNK, tile_row * (GROUPS * ROWS), chain, tile_row);
 }
 {% endif %}
 
-fn element_index(place: Place, row: u32) -> u32 {
+fn element_index(position: Position, row: u32) -> u32 {
 {% if spec.reverse %}
     let at = params.row_length - 1u - row;
 {% else %}
     let at = row;
 {% endif %}
-    return (place.outer * params.row_length + at) * params.inner + place.column;
+    return (position.outer * params.row_length + at) * params.inner + position.column;
 }
 
 {% if spec.key %}
 @group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ text.keys.vector }}>;  // one for each element
 {{ declare_keys(spec.key) }}
-fn key_at(place: u32) -> Key {
-    return {{ key_in("keys", spec.key, "place", text.keys.width) }};
+fn key_at(position: u32) -> Key {
+    return {{ key_in("keys", spec.key, "position", text.keys.width) }};
 }
 
 // Return the bits of a chunk, from its first column on: 1 where the key differs from the key of the row before.
-fn heads_of(place: Place, row: u32) -> u32 {
-    let first = element_index(place, row);
-    let before = element_index(place, row - 1u);
+fn heads_of(position: Position, row: u32) -> u32 {
+    let first = element_index(position, row);
+    let before = element_index(position, row - 1u);
     var bits = 0u;
 {% for column in range(kernel.tile.chunk) %}
     bits |= select(0u, {{ "0x%xu" % (2 ** column) }}, differ(key_at(first + {{ column }}u), key_at(before + {{ column }}u)) | (row == 0u));
@@ -71,14 +71,14 @@ fn heads_of(place: Place, row: u32) -> u32 {
 }
 
 {% elif spec.has_segment_bits %}
-@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each position in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
 
 // Return the bits of a chunk, from its first column on.
-fn heads_of(place: Place, row: u32) -> u32 {
+fn heads_of(position: Position, row: u32) -> u32 {
 {% if spec.cuts_columns_alike %}
     return (heads[row >> 5u] >> (row & 31u)) & 1u;
 {% else %}
-    let first = element_index(place, row);
+    let first = element_index(position, row);
 {% if kernel.access.unaligned_sizes %}
     let low = heads[first >> 5u];
     let high = heads[(first >> 5u) + 1u];
@@ -119,24 +119,24 @@ fn heads_from(row: u32) -> u32 {
 {{ "marks" if spec.cuts_columns_alike else "extractBits(marks, %du, 1u)" % column }}
 {%- endmacro %}
 {% if spec.has_segment_bits %}
-fn load_row(place: Place, row: u32) -> Chunk {
-    return load_marked_row(place, row, heads_of(place, row));
+fn load_row(position: Position, row: u32) -> Chunk {
+    return load_marked_row(position, row, heads_of(position, row));
 }
 
 // Load a row where these bits say in which of its columns a segment begins.
-fn load_marked_row(place: Place, row: u32, marks: u32) -> Chunk {
+fn load_marked_row(position: Position, row: u32, marks: u32) -> Chunk {
 {% else %}
-fn load_row(place: Place, row: u32) -> Chunk {
+fn load_row(position: Position, row: u32) -> Chunk {
 {% endif %}
-    let first = element_index(place, row);
+    let first = element_index(position, row);
 {% if spec.field_offsets %}
-    let before_first = element_index(place, row - 1u);
+    let before_first = element_index(position, row - 1u);
 {% for column in range(kernel.tile.chunk) %}
     let head{{ column }} = row == 0u;
 {% endfor %}
 {% endif %}
 {% if text.loads_following %}
-    let after_first = element_index(place, row + 1u);
+    let after_first = element_index(position, row + 1u);
 {% for column in range(kernel.tile.chunk) %}
     let last{{ column }} = row + 1u == params.row_length;
 {% endfor %}
@@ -146,14 +146,14 @@ fn load_row(place: Place, row: u32) -> Chunk {
 {% endfor %}
 {{ load_elements("first", "before_first", "after_first") -}}
 {% if spec.initial and spec.has_segment_bits %}
-    let seed_row = place.outer * params.inner + place.column;
+    let seed_row = position.outer * params.inner + position.column;
 {% for column in range(kernel.tile.chunk) %}
     let seeded{{ column }} = combine(seed(seed_row + {{ column }}u), e{{ column }});
     e{{ column }} = {{ text.pick_element(head_of(column) ~ " == 1u", "seeded%d" % column, "e%d" % column) }};
 {% endfor %}
 {% elif spec.initial and not kernel.reduces_columns %}
     if (row == 0u) {
-        let seed_row = place.outer * params.inner + place.column;
+        let seed_row = position.outer * params.inner + position.column;
 {% for column in range(kernel.tile.chunk) %}
         e{{ column }} = combine(seed(seed_row + {{ column }}u), e{{ column }});
 {% endfor %}
@@ -171,11 +171,11 @@ fn load_row(place: Place, row: u32) -> Chunk {
 // The neighbour field of the row after, which goes to `after` with the results.
 alias Following = array<{{ text.type_of(spec.neighbour_field) }}, {{ kernel.tile.chunk }}>;
 
-fn load_following(place: Place, row: u32) -> Following {
-    let after_index = element_index(place, row + 1u);
+fn load_following(position: Position, row: u32) -> Following {
+    let after_index = element_index(position, row + 1u);
 {% for column in range(kernel.tile.chunk) %}
     let last{{ column }} = row + 1u == params.row_length;
-    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
+    let tail{{ column }} = {{ "tail(position.outer * params.inner + position.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
 {% endfor %}
 {{ load_next("after_index") -}}
     return Following({% for column in range(kernel.tile.chunk) %}next{{ column }}{{ ", " if not loop.last }}{% endfor %});
@@ -191,13 +191,13 @@ struct Edges {
     after: u32,  // the bits of its own that this lane stores in the word after its last whole word
 }
 
-fn edges_of(place: Place, invocation: u32) -> Edges {
-    let size = min(CHUNK, max(params.inner, place.column) - place.column);
+fn edges_of(position: Position, invocation: u32) -> Edges {
+    let size = min(CHUNK, max(params.inner, position.column) - position.column);
 {% if kernel.subgroups %}
     let lane = invocation % COLUMNS;
     let subgroup_lane = invocation % SUBGROUP_SIZE;
     let has_left = (lane > 0u) & (subgroup_lane > 0u) & (size > 0u);
-    let is_last = (lane + 1u == COLUMNS) | (subgroup_lane + 1u == SUBGROUP_SIZE) | (place.column + CHUNK >= params.inner);
+    let is_last = (lane + 1u == COLUMNS) | (subgroup_lane + 1u == SUBGROUP_SIZE) | (position.column + CHUNK >= params.inner);
     return Edges(size, select(0u, 0xffffffffu, has_left), select(0u, 0xffffffffu, is_last));
 {% else %}
     return Edges(size, 0u, 0xffffffffu);
@@ -211,11 +211,11 @@ fn mask_of_word(bits: u32, before: u32) -> u32 {
 }
 {% endif %}
 
-fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}{{ ", edges: Edges" if kernel.access.unaligned_sizes }}) {
+fn store_row(position: Position, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}{{ ", edges: Edges" if kernel.access.unaligned_sizes }}) {
 {% if kernel.access.unaligned_sizes %}
     let exists = row < params.row_length;
 {% else %}
-    if (row >= params.row_length || place.column >= params.inner) {
+    if (row >= params.row_length || position.column >= params.inner) {
         return;
     }
 {% endif %}
@@ -227,21 +227,21 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
     }
     let rows = params.length / params.row_length;
 {% endif %}
-    let index = element_index(place, row);
+    let index = element_index(position, row);
 {% if spec.neighbour_field %}
 {% for column in range(kernel.tile.chunk) %}
     let next{{ column }} = following[{{ column }}];
 {% endfor %}
 {% endif %}
 {% if spec.exclusive and spec.has_segment_bits %}
-    let marks = heads_of(place, row);
+    let marks = heads_of(position, row);
 {% endif %}
 {% for column in range(kernel.tile.chunk) %}
 {% set item = "chunk[%d]" % column ~ (".value" if kernel.segmented else "") %}
 {% if spec.exclusive %}
     var e{{ column }} = {{ item }};
     if ({{ head_of(column) ~ " == 1u" if spec.has_segment_bits else "row == 0u" }}) {
-        e{{ column }} = seed(place.outer * params.inner + place.column + {{ column }}u);
+        e{{ column }} = seed(position.outer * params.inner + position.column + {{ column }}u);
     }
     let r{{ column }} = {{ text.map_result("e" ~ column, column) }};
 {% else %}
@@ -254,7 +254,7 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
     if ({{ column }}u < edges.size)
 {% endif %}
     {
-        store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+        store_result((chunk[{{ column }}].head - 1u) * rows + position.outer * params.inner + position.column + {{ column }}u, r{{ column }});
     }
 {% endfor %}
 {% else %}

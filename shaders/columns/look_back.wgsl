@@ -17,8 +17,8 @@ struct ChunkPost {
 }
 
 // Posts of a tile: each word of every column side by side; first the aggregate, then the prefix of the next tile.
-fn post_of(tile: u32, lane: u32, kind: u32) -> u32 {
-    return (2u * tile + kind) * (CHUNK * POST_WORDS * COLUMNS) + lane;
+fn post_of(tile: u32, lane: u32, which: u32) -> u32 {
+    return (2u * tile + which) * (CHUNK * POST_WORDS * COLUMNS) + lane;
 }
 
 const AGGREGATE = 0u;
@@ -35,7 +35,7 @@ fn write_chunk(at: u32, chunk: Chunk) {
 
 fn read_chunk(at: u32) -> ChunkPost {
     let tag = {{ tag }};
-{% for place in range(kernel.tile.chunk * kernel.item_words) %}
+{% for word in range(kernel.tile.chunk * kernel.item_words) %}
 {{ see_word(place, "COLUMNS") }}
 {%- endfor %}
     return ChunkPost({{ all_tagged(kernel.tile.chunk * kernel.item_words) }}, Chunk(
@@ -45,9 +45,9 @@ fn read_chunk(at: u32) -> ChunkPost {
     ));
 }
 
-// Wait, within bounds, for a post; `found` is its value when it was last read.
-fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
-    var post = found;
+// Wait, within bounds, for a post; `seen` is its value when it was last read.
+fn await_chunk(at: u32, seen: ChunkPost) -> ChunkPost {
+    var post = seen;
 {% call wait("post.ready", "given_up()") %}
         post = read_chunk(at);
 {% endcall %}
@@ -157,7 +157,7 @@ fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
         workgroupBarrier();
         if (group == 0u) {
             let first = kept_post(lane, 0u);
-            var found = pick_chunk(known, join_chunks(*prefix, first), first);
+            var combined = pick_chunk(known, join_chunks(*prefix, first), first);
             known = true;
             // Several are read at a time, since the tiles below wait for these steps.
             var next = 1u;
@@ -166,13 +166,13 @@ fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
                 let post{{ i }} = kept_post(lane, next + {{ i }}u);
 {% endfor %}
 {% for i in range(at_once) %}
-                found = join_chunks(found, post{{ i }});
+                combined = join_chunks(combined, post{{ i }});
 {% endfor %}
             }
             for (; next < many; next++) {
-                found = join_chunks(found, kept_post(lane, next));
+                combined = join_chunks(combined, kept_post(lane, next));
             }
-            *prefix = found;
+            *prefix = combined;
             let missed = atomicLoad(&late_group);
             late = min(late, select(NO_TILE, tile - (farthest - missed) * chains, missed < many));
         }

@@ -18,8 +18,8 @@
 {% include "scan/own_tile.wgsl" %}
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
-    let place = place_of(tile, lane);
-    let first = place.first_row + group * ROWS;
+    let position = position_of(tile, lane);
+    let first = position.first_row + group * ROWS;
 {% if scheduler == "random" %}
     idle(LOADS, tile, invocation, LONGEST_DELAY);
 {% endif %}
@@ -29,7 +29,7 @@
     let heads_down = heads_from(first);
 {% endif %}
 {% for row in range(kernel.tile.rows) %}
-    let loaded{{ row }} = {{ "load_marked_row(place, first + %du, extractBits(heads_down, %du, 1u))" % (row, row) if text.packs_column_heads and spec.cuts_columns_alike else "load_row(place, first + %du)" % row }};
+    let loaded{{ row }} = {{ "load_marked_row(position, first + %du, extractBits(heads_down, %du, 1u))" % (row, row) if text.packs_column_heads and spec.cuts_columns_alike else "load_row(position, first + %du)" % row }};
 {% endfor %}
 {% if text.packs_column_heads %}
     // The head flags of the rows are bits of one word while the tile waits, where flags of their own take a register each.
@@ -41,7 +41,7 @@
 {% endif %}
 {% if spec.neighbour_field %}
 {% for row in range(kernel.tile.rows) %}
-    let following{{ row }} = load_following(place, first + {{ row }}u);
+    let following{{ row }} = load_following(position, first + {{ row }}u);
 {% endfor %}
 {% endif %}
 {% if kernel.posts %}
@@ -73,7 +73,7 @@
 
     // 4. Store every element once.
 {% if kernel.access.unaligned_sizes %}
-    let edges = edges_of(place, invocation);
+    let edges = edges_of(position, invocation);
 {% endif %}
 {% macro local(row) -%}
 {{ "with_heads(local%d, packed, %du)" % (row, 2 ** (row + 1) - 1) if text.packs_column_heads else "local%d" % row }}
@@ -82,12 +82,12 @@
 {% set following = (", following%d" % row if spec.neighbour_field else "") ~ (", edges" if kernel.access.unaligned_sizes else "") %}
 {% if spec.exclusive %}
 {% if row == 0 %}
-    store_row(place, first, lead{{ following }});
+    store_row(position, first, lead{{ following }});
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row - 1) }}), {{ local(row - 1) }}){{ following }});
+    store_row(position, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row - 1) }}), {{ local(row - 1) }}){{ following }});
 {% endif %}
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row) }}), {{ local(row) }}){{ following }});
+    store_row(position, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row) }}), {{ local(row) }}){{ following }});
 {% endif %}
 {% endfor %}
 {% if scheduler == "serial" %}

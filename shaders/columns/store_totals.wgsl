@@ -17,6 +17,6 @@
     }
     let total = {{ "reduce_tile" if kernel.strategy == "alone" else "combine_totals" }}(chain, invocation);
     if (invocation < COLUMNS) {
-        store_totals(place_of(chain, invocation), total);
+        store_totals(position_of(chain, invocation), total);
     }
 }

@@ -26,11 +26,11 @@ fn scan_groups(lane: u32, group: u32, total: Chunk) -> GroupSums {
 fn reduce_tile(tile: u32, invocation: u32) -> Chunk {
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
-    let place = place_of(tile, lane);
-    let first = place.first_row + group * ROWS;
-    var total = load_row(place, first);
+    let position = position_of(tile, lane);
+    let first = position.first_row + group * ROWS;
+    var total = load_row(position, first);
     for (var row = 1u; row < ROWS; row++) {
-        total = join_chunks(total, load_row(place, first + row));
+        total = join_chunks(total, load_row(position, first + row));
     }
     return scan_groups(lane, group, total).aggregate;
 }

@@ -1,6 +1,6 @@
 {#- The bins that elements belong to: labels are their own bins, and numbers have the bins between edges.
     in:  values; edges: where each bin begins, and the greatest number of the last one
-    out: verdict, cleared before: the largest label, and 1 if one is below 0
+    out: validation_flag, cleared before: the largest label, and 1 if one is below 0
     An invocation calls prepare_bins, waits at a barrier, and calls read_ends; after its last bin it calls keep_largest,
     waits at a barrier, and calls report_largest.
     Values: scalar; workgroup_size; edged: True to count by bins; cached: the edges in workgroup memory, at most, or 0;
@@ -27,11 +27,11 @@ const NO_BIN = 0xffffffffu;
 {% if edged %}
 @group(0) @binding(3) var<storage, read> edges: array<Key>;
 {% else %}
-struct Verdict {
+struct ValidationFlag {
     largest: atomic<u32>,
     below: atomic<u32>,
 }
-@group(0) @binding(3) var<storage, read_write> verdict: Verdict;
+@group(0) @binding(3) var<storage, read_write> validation_flag: ValidationFlag;
 
 var<workgroup> own_largest: atomic<u32>;
 var<private> largest: u32;
@@ -84,9 +84,9 @@ fn bin_of(key: Key) -> u32 {
         return NO_BIN;
     }
 {% if uniform %}
-    let place = clamp(distance(key), 0.0f, 4294967040.0f);
-    var bin = min(u32(place), call.usable - 1u);
-    let beyond = place - f32(bin);
+    let bins_below = clamp(distance(key), 0.0f, 4294967040.0f);
+    var bin = min(u32(bins_below), call.usable - 1u);
+    let beyond = bins_below - f32(bin);
     if (beyond < call.margin || beyond > 1.0f - call.margin) {
         for (; bin > 0u && precedes(order, edge(bin)); bin--) {}
         for (; bin + 1u < call.usable && !precedes(order, edge(bin + 1u)); bin++) {}
@@ -142,7 +142,7 @@ fn keep_largest() {
 {% if not edged %}
     atomicMax(&own_largest, largest);
     if (is_below) {
-        atomicStore(&verdict.below, 1u);
+        atomicStore(&validation_flag.below, 1u);
     }
 {% endif %}
 }
@@ -150,7 +150,7 @@ fn keep_largest() {
 fn report_largest(invocation: u32) {
 {% if not edged %}
     if (invocation == 0u) {
-        atomicMax(&verdict.largest, atomicLoad(&own_largest));
+        atomicMax(&validation_flag.largest, atomicLoad(&own_largest));
     }
 {% endif %}
 }

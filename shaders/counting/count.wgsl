@@ -2,7 +2,7 @@
     copies of each bin; if there are too many bins, in storage. An invocation keeps the length of a run of one bin, and
     adds it at once. A few elements of other bins do not end a run. So it does not matter how many elements share a bin.
     in:  values; edges: see bins.wgsl
-    out: counts, cleared before; verdict: see bins.wgsl
+    out: counts, cleared before; validation_flag: see bins.wgsl
     Values: as in bins.wgsl; copies: the copies of each bin in workgroup memory; slots: the counters there, or 0 if
         there are too many bins. -#}
 {% from "shared/packed_keys.wgsl" import key_in_vector with context %}

@@ -1,9 +1,9 @@
-{#- Count the places that divide_bins.wgsl stored. A workgroup counts a part's bins in its own memory. A part has the more
-    workgroups, the more elements it has; they take its stretches by turns.
-    in:  places, stretches, totals: as divide_bins.wgsl stored them
+{#- Count the bins that divide_bins.wgsl stored. A workgroup counts a part's bins in its own memory. A part has the more
+    workgroups, the more elements it has; they take its ranges in turn.
+    in:  bin_offsets, ranges, totals: as divide_bins.wgsl stored them
     out: counts, cleared before
-    Values: workgroup_size; lanes: invocations that take a stretch together, at least; at_once:
-        words that each of them loads at a time; parts; part_bins; tile: places of a tile. -#}
+    Values: workgroup_size; lanes: invocations that take a range together, at least; at_once:
+        words that each of them loads at a time; parts; part_bins; tile: elements of a tile. -#}
 struct Call {
     tiles: u32,
     bins: u32,
@@ -19,8 +19,8 @@ const TILE = {{ tile }}u;
 const NO_BIN = 0xffffffffu;
 
 @group(0) @binding(0) var<uniform> call: Call;
-@group(0) @binding(1) var<storage, read> places: array<u32>;
-@group(0) @binding(2) var<storage, read> stretches: array<u32>;
+@group(0) @binding(1) var<storage, read> bin_offsets: array<u32>;
+@group(0) @binding(2) var<storage, read> ranges: array<u32>;
 @group(0) @binding(3) var<storage, read> totals: array<u32>;
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;
 
@@ -32,14 +32,14 @@ struct Share {
 }
 
 // The elements of a part in a tile.
-struct Stretch {
+struct TileRange {
     tile: u32,
     begin: u32,
     end: u32,
 }
 
 var<workgroup> share: Share;
-var<workgroup> list: array<Stretch, WORKGROUP_SIZE>;
+var<workgroup> list: array<TileRange, WORKGROUP_SIZE>;
 var<workgroup> listed: atomic<u32>;
 var<workgroup> listed_elements: atomic<u32>;
 var<workgroup> part_workgroups: array<u32, PARTS>;
@@ -82,36 +82,36 @@ fn add(bin: u32, run: u32, invocation: u32) {
     if (own.workgroups == 0u) {
         return;
     }
-    // List a stretch for each invocation, without empty ones, and go through the list.
+    // List a range for each invocation, without empty ones, and go through the list.
     let step = own.workgroups * WORKGROUP_SIZE;
     for (var begin = own.number; begin < call.tiles; begin += step) {
         let tile = begin + invocation * own.workgroups;
         if (tile < call.tiles) {
-            let found = stretches[tile * PARTS + own.part];
-            let elements = (found >> 16u) - (found & 0xffffu);
+            let packed_range = ranges[tile * PARTS + own.part];
+            let elements = (packed_range >> 16u) - (packed_range & 0xffffu);
             if (elements > 0u) {
-                list[atomicAdd(&listed, 1u)] = Stretch(tile, found & 0xffffu, found >> 16u);
+                list[atomicAdd(&listed, 1u)] = TileRange(tile, packed_range & 0xffffu, packed_range >> 16u);
                 atomicAdd(&listed_elements, elements);
             }
         }
         workgroupBarrier();
-        let stretches_there = atomicLoad(&listed);
-        // As many invocations take a stretch together as a stretch has loads, about.
-        let wanted = atomicLoad(&listed_elements) / (max(stretches_there, 1u) * 2u * AT_ONCE);
+        let range_count = atomicLoad(&listed);
+        // As many invocations take a range together as a range has loads, about.
+        let wanted = atomicLoad(&listed_elements) / (max(range_count, 1u) * 2u * AT_ONCE);
         let lanes = min(max(1u << (31u - countLeadingZeros(max(wanted, 1u))), LANES), WORKGROUP_SIZE);
         let lane = invocation % lanes;
-        for (var i = invocation / lanes; i < stretches_there; i += WORKGROUP_SIZE / lanes) {
-            let stretch = list[i];
-            for (var at = stretch.begin / 2u + lane; 2u * at < stretch.end; at += AT_ONCE * lanes) {
+        for (var i = invocation / lanes; i < range_count; i += WORKGROUP_SIZE / lanes) {
+            let range = list[i];
+            for (var at = range.begin / 2u + lane; 2u * at < range.end; at += AT_ONCE * lanes) {
 {% for i in range(at_once) %}
                 let at{{ i }} = at + {{ i }}u * lanes;
-                let word{{ i }} = places[stretch.tile * (TILE / 2u) + min(at{{ i }}, TILE / 2u - 1u)];
+                let word{{ i }} = bin_offsets[range.tile * (TILE / 2u) + min(at{{ i }}, TILE / 2u - 1u)];
 {% endfor %}
 {% for i in range(at_once) %}
-                if (2u * at{{ i }} >= stretch.begin && 2u * at{{ i }} < stretch.end) {
+                if (2u * at{{ i }} >= range.begin && 2u * at{{ i }} < range.end) {
                     count(word{{ i }} & 0xffffu, invocation);
                 }
-                if (2u * at{{ i }} + 1u < stretch.end) {
+                if (2u * at{{ i }} + 1u < range.end) {
                     count(word{{ i }} >> 16u, invocation);
                 }
 {% endfor %}

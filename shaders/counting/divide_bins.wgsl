@@ -1,28 +1,28 @@
 {#- Divide bins among parts of neighbouring bins, and bring the elements of each tile in the order of their parts. Of each
-    element only the place of its bin in the part is stored, in 16 bits. count_parts.wgsl counts them.
+    element only the offset of its bin in the part is stored, in 16 bits. count_parts.wgsl counts them.
     Counters have a copy for each lane of a subgroup, so that no two lanes of it add to one bank of workgroup memory. So
     it does not matter how many elements share a part.
     in:  values; edges: see bins.wgsl
-    out: places: two in a word, TILE for each tile; stretches: for each tile and part the beginning and, in the high
-         half, the end of the part's places in the tile; totals, cleared before: the elements of each part; verdict: see
+    out: bin_offsets: two in a word, TILE for each tile; ranges: for each tile and part the beginning and, in the high
+         half, the end of the part's elements in the tile; totals, cleared before: the elements of each part; validation_flag: see
          bins.wgsl
     Values: as in bins.wgsl; vectors: of an invocation; parts; part_bins: bins of a part; copies: of a part's counter. -#}
 {% from "shared/packed_keys.wgsl" import key_in_vector with context %}
 {% include "counting/bins.wgsl" %}
 {% set per_vector = 128 // scalar.bits %}
 {% set tile = workgroup_size * vectors * per_vector %}
-{% set each = (parts * copies + workgroup_size - 1) // workgroup_size %}
+{% set own_counters = (parts * copies + workgroup_size - 1) // workgroup_size %}
 const TILE = {{ tile }}u;
 const PARTS = {{ parts }}u;
 const PART_BINS = {{ part_bins }}u;
 const COPIES = {{ copies }}u;
 
-@group(0) @binding(2) var<storage, read_write> places: array<u32>;
-@group(0) @binding(4) var<storage, read_write> stretches: array<u32>;
+@group(0) @binding(2) var<storage, read_write> bin_offsets: array<u32>;
+@group(0) @binding(4) var<storage, read_write> ranges: array<u32>;
 @group(0) @binding(5) var<storage, read_write> totals: array<atomic<u32>>;
 
-var<workgroup> counters: array<atomic<u32>, {{ each * workgroup_size }}>;  // for each part, COPIES of them
-var<workgroup> sums: array<u32, {{ 2 * workgroup_size }}>;  // of the counters of each invocation, in two turns
+var<workgroup> counters: array<atomic<u32>, {{ own_counters * workgroup_size }}>;  // for each part, COPIES of them
+var<workgroup> sums: array<u32, {{ 2 * workgroup_size }}>;  // of the counters of each invocation, of two rounds
 var<workgroup> staged: array<atomic<u32>, TILE / 2u>;
 
 // Return where a word is staged. If a tile has elements of one part alone, the lanes of a subgroup store words that are
@@ -42,7 +42,7 @@ fn bank_of(word: u32) -> u32 {
     let at{{ v }} = tile * (TILE / PER_VECTOR) + {{ v }}u * WORKGROUP_SIZE + invocation;
     let vector{{ v }} = values[min(at{{ v }}, vectors - 1u)];
 {% endfor %}
-    for (var i = invocation; i < {{ each * workgroup_size }}u; i += WORKGROUP_SIZE) {
+    for (var i = invocation; i < {{ own_counters * workgroup_size }}u; i += WORKGROUP_SIZE) {
         atomicStore(&counters[i], 0u);
     }
     for (var i = invocation; i < TILE / 2u; i += WORKGROUP_SIZE) {
@@ -69,30 +69,30 @@ fn bank_of(word: u32) -> u32 {
     report_largest(invocation);
 
     // Replace each counter by the sum of the counters before it.
-{% for i in range(each) %}
-    let own{{ i }} = atomicLoad(&counters[invocation * {{ each }}u + {{ i }}u]);
+{% for i in range(own_counters) %}
+    let own{{ i }} = atomicLoad(&counters[invocation * {{ own_counters }}u + {{ i }}u]);
 {% endfor %}
-    let own = {% for i in range(each) %}own{{ i }}{{ " + " if not loop.last }}{% endfor %};
+    let own = {% for i in range(own_counters) %}own{{ i }}{{ " + " if not loop.last }}{% endfor %};
     sums[invocation] = own;
-    var turn = 0u;
+    var first = 0u;
     for (var distance = 1u; distance < WORKGROUP_SIZE; distance *= 2u) {
         workgroupBarrier();
-        let before = select(0u, sums[turn + invocation - min(distance, invocation)], invocation >= distance);
-        let sum = before + sums[turn + invocation];
-        turn = WORKGROUP_SIZE - turn;
-        sums[turn + invocation] = sum;
+        let before = select(0u, sums[first + invocation - min(distance, invocation)], invocation >= distance);
+        let sum = before + sums[first + invocation];
+        first = WORKGROUP_SIZE - first;
+        sums[first + invocation] = sum;
     }
-    var before = sums[turn + invocation] - own;
-{% for i in range(each) %}
-    atomicStore(&counters[invocation * {{ each }}u + {{ i }}u], before);
+    var before = sums[first + invocation] - own;
+{% for i in range(own_counters) %}
+    atomicStore(&counters[invocation * {{ own_counters }}u + {{ i }}u], before);
     before += own{{ i }};
 {% endfor %}
     workgroupBarrier();
-    let there = sums[turn + WORKGROUP_SIZE - 1u];
+    let element_count = sums[first + WORKGROUP_SIZE - 1u];
     for (var part = invocation; part < PARTS; part += WORKGROUP_SIZE) {
         let begin = atomicLoad(&counters[part * COPIES]);
-        let end = select(there, atomicLoad(&counters[min(part + 1u, PARTS - 1u) * COPIES]), part + 1u < PARTS);
-        stretches[tile * PARTS + part] = (end << 16u) | begin;
+        let end = select(element_count, atomicLoad(&counters[min(part + 1u, PARTS - 1u) * COPIES]), part + 1u < PARTS);
+        ranges[tile * PARTS + part] = (end << 16u) | begin;
         if (end > begin) {
             atomicAdd(&totals[part], end - begin);
         }
@@ -107,7 +107,7 @@ fn bank_of(word: u32) -> u32 {
 {% endfor %}
 {% endfor %}
     workgroupBarrier();
-    for (var i = invocation; i < (there + 1u) / 2u; i += WORKGROUP_SIZE) {
-        places[tile * (TILE / 2u) + i] = atomicLoad(&staged[bank_of(i)]);
+    for (var i = invocation; i < (element_count + 1u) / 2u; i += WORKGROUP_SIZE) {
+        bin_offsets[tile * (TILE / 2u) + i] = atomicLoad(&staged[bank_of(i)]);
     }
 }

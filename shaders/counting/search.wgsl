@@ -1,11 +1,11 @@
-{#- Find for each key the place where it belongs among sorted keys, by binary search. The last key of each block of the
-    sorted ones stands in workgroup memory. A search there finds the block, and a search in storage the place in it. Each
+{#- Find for each key the index where it belongs among sorted keys, by binary search. The last key of each block of the
+    sorted ones stands in workgroup memory. A search there finds the block, and a search in storage the index in it. Each
     invocation takes several keys through the same steps, so that several loads are under way.
     in:  sorted: keys in order, NaN last; searched: keys in any order; length: the number of sorted keys, which may be fewer
          than the call says, if it is `counted`
-    out: places
-    Values: scalar; workgroup_size; top: the most blocks; items: the keys that an invocation takes; right: True for the place
-        after equal keys, False for the place before them; counted; own: True to search for the numbers from 0 on. -#}
+    out: indices
+    Values: scalar; workgroup_size; top: the most blocks; items: the keys that an invocation takes; right: True for the index
+        after equal keys, False for the index before them; counted; own: True to search for the numbers from 0 on. -#}
 {% from "shared/packed_keys.wgsl" import key_at with context %}
 {% set descending = False %}
 struct Call {
@@ -21,7 +21,7 @@ const TOP = {{ top }}u;
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> sorted: array<Key>;
-@group(0) @binding(2) var<storage, read_write> places: array<u32>;
+@group(0) @binding(2) var<storage, read_write> indices: array<u32>;
 {% if not own %}
 @group(0) @binding(3) var<storage, read> searched: array<Key>;
 {% endif %}
@@ -33,8 +33,8 @@ const TOP = {{ top }}u;
 var<workgroup> last: array<Key, TOP>;
 
 // Return true if a sorted key, by its order, belongs before a key that is searched.
-fn is_before(found: Key, wanted: Key) -> bool {
-    return {{ "!precedes(wanted, found)" if right else "precedes(found, wanted)" }};
+fn is_before(key: Key, wanted: Key) -> bool {
+    return {{ "!precedes(wanted, key)" if right else "precedes(key, wanted)" }};
 }
 
 {% from "shared/main.wgsl" import main %}
@@ -55,33 +55,33 @@ fn is_before(found: Key, wanted: Key) -> bool {
 {% endfor %}
 {% for i in range(items) %}
     let wanted{{ i }} = order_of({{ "at%d" % i if own else key_at("searched", "at%d" % i) }});
-    var place{{ i }} = 0u;
+    var index{{ i }} = 0u;
 {% endfor %}
     // Find the first block with a last key that does not belong before the wanted key.
     var left = blocks;
     for (; left > 1u; left -= left / 2u) {
         let half = left / 2u;
 {% for i in range(items) %}
-        place{{ i }} += select(0u, half, is_before(last[place{{ i }} + half - 1u], wanted{{ i }}));
+        index{{ i }} += select(0u, half, is_before(last[index{{ i }} + half - 1u], wanted{{ i }}));
 {% endfor %}
     }
 {% for i in range(items) %}
-    place{{ i }} = (place{{ i }} + select(0u, 1u, blocks > 0u && is_before(last[place{{ i }}], wanted{{ i }}))) * block;
+    index{{ i }} = (index{{ i }} + select(0u, 1u, blocks > 0u && is_before(last[index{{ i }}], wanted{{ i }}))) * block;
 {% endfor %}
     // The last key of the block needs no look.
     for (left = block; left > 1u; left -= left / 2u) {
         let half = left / 2u;
 {% for i in range(items) %}
-        let next{{ i }} = place{{ i }} + half - 1u;
+        let next{{ i }} = index{{ i }} + half - 1u;
         let key{{ i }} = {{ key_at("sorted", "min(next%d, max(sorted_keys, 1u) - 1u)" % i) }};
 {% endfor %}
 {% for i in range(items) %}
-        place{{ i }} += select(0u, half, next{{ i }} < sorted_keys && is_before(order_of(key{{ i }}), wanted{{ i }}));
+        index{{ i }} += select(0u, half, next{{ i }} < sorted_keys && is_before(order_of(key{{ i }}), wanted{{ i }}));
 {% endfor %}
     }
 {% for i in range(items) %}
     if (begin + {{ i }}u * WORKGROUP_SIZE < call.count) {
-        places[at{{ i }}] = min(place{{ i }}, sorted_keys);
+        indices[at{{ i }}] = min(index{{ i }}, sorted_keys);
     }
 {% endfor %}
 }

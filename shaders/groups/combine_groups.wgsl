@@ -1,5 +1,5 @@
-{#- Combine the elements of each label of each stretch.
-    in:  the sources, the labels; if each invocation has a stretch, a table without carries
-    out: the table: for each stretch and label, the combination of its elements -#}
+{#- Combine the elements of each label of each section.
+    in:  the sources, the labels; if each invocation has a section, a table without carries
+    out: the table: for each section and label, the combination of its elements -#}
 {% include "groups/table.wgsl" %}
 {% include "groups/" ~ kernel.walk ~ ".wgsl" %}

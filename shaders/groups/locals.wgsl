@@ -1,4 +1,4 @@
-{#- The results of the elements, as if the stretch of each were the whole row.
+{#- The results of the elements, as if the section of each were the whole row.
     Values: kernel.item_words. -#}
 {% set words = kernel.item_words %}
 {% set vector = {1: "u32", 2: "vec2<u32>", 4: "vec4<u32>"}.get(words, "Words") %}

@@ -1,5 +1,5 @@
 {#- Store the result of each element, which was moved when elements were sorted by the buckets of their labels.
-    in:  locals: the results where the elements were moved to; moves: the place of each
+    in:  locals: the results where the elements were moved to; moves: the position of each
     out: the destinations -#}
 {% include "groups/table.wgsl" %}
 {% include "groups/labels.wgsl" %}
@@ -12,9 +12,9 @@
     if (params.total == 0u) {
         return;
     }
-    let each = WORKGROUP_SIZE * STEPS;
-    let begin = (workgroup.x + workgroup.y * grid.x) * each + invocation;
-    for (var first = begin; first < params.row_length; first += grid.x * grid.y * each) {
+    let step_size = WORKGROUP_SIZE * STEPS;
+    let begin = (workgroup.x + workgroup.y * grid.x) * step_size + invocation;
+    for (var first = begin; first < params.row_length; first += grid.x * grid.y * step_size) {
 {% for i in range(kernel.tile.chunk) %}
         let at{{ i }} = min(first + {{ i }}u * WORKGROUP_SIZE, params.row_length - 1u);
         let moved_to{{ i }} = moves[at{{ i }}];

@@ -1,9 +1,9 @@
-{#- Scan the carries of each label along the stretches of its row, or reduce them to the results.
-    in:  the table: for each stretch and label, the combination of its elements; the initial values
-    out: kernel.stage "scan_carries":   the table: for each stretch and label, the combination of all before the stretch
+{#- Scan the carries of each label along the sections of its row, or reduce them to the results.
+    in:  the table: for each section and label, the combination of its elements; the initial values
+    out: kernel.stage "scan_carries":   the table: for each section and label, the combination of all before the section
          kernel.stage "reduce_carries": the destinations; if carries are marked, after the planes of the table 1 for
                                         each result that has elements, else 0
-    Each invocation folds a part of the stretches, by itself. It learns the parts before from workgroup memory. -#}
+    Each invocation folds a part of the sections, by itself. It learns the parts before from workgroup memory. -#}
 {% set reduces = kernel.stage == "reduce_carries" %}
 {% from "shared/chunk_access.wgsl" import store_single with context %}
 {% include "groups/table.wgsl" %}
@@ -31,14 +31,14 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
         return;
     }
     let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
-    let all = params.total / params.stretches * strips;
+    let all = params.total / params.sections * strips;
     for (var number = workgroup.x + workgroup.y * grid.x; number < all; number += grid.x * grid.y) {
         let row = number / strips;
         let label = number % strips * COLUMNS + invocation % COLUMNS;
         let is_label = label < params.groups;
         let part = invocation / COLUMNS;
 {% if kernel.partitioned %}
-        // The stretches that have elements of the label's bucket.
+        // The sections that have elements of the label's bucket.
         let bucket = min(label, params.groups - 1u) >> params.bucket_bits;
         let bucket_begin = offsets[bucket * params.bucket_step];
         let last_bucket = (params.groups - 1u) >> params.bucket_bits;
@@ -46,19 +46,19 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
         if (bucket < last_bucket) {
             bucket_end = offsets[(bucket + 1u) * params.bucket_step];
         }
-        let first_stretch = bucket_begin / params.stretch;
-        let last_stretch = (bucket_end + params.stretch - 1u) / params.stretch;
-        let stretches = select(0u, last_stretch - first_stretch, bucket_begin < bucket_end);
-        let each = (stretches + PARTS - 1u) / PARTS;
-        let begin = first_stretch + min(part * each, stretches);
-        let end = select(begin, min(begin + each, first_stretch + stretches), is_label);
+        let first_section = bucket_begin / params.section_length;
+        let last_section = (bucket_end + params.section_length - 1u) / params.section_length;
+        let sections = select(0u, last_section - first_section, bucket_begin < bucket_end);
+        let part_length = (sections + PARTS - 1u) / PARTS;
+        let begin = first_section + min(part * part_length, sections);
+        let end = select(begin, min(begin + part_length, first_section + sections), is_label);
         let first = label;
         let step = 1u << params.bucket_bits;
 {% else %}
-        let each = (params.stretches + PARTS - 1u) / PARTS;
-        let begin = min(part * each, params.stretches);
-        let end = select(begin, min(begin + each, params.stretches), is_label);
-        let first = row * params.stretches * params.groups + label;
+        let part_length = (params.sections + PARTS - 1u) / PARTS;
+        let begin = min(part * part_length, params.sections);
+        let end = select(begin, min(begin + part_length, params.sections), is_label);
+        let first = row * params.sections * params.groups + label;
         let step = params.groups;
 {% endif %}
 {% if kernel.marked %}
@@ -67,11 +67,11 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
 {% else %}
         var total = neutral();
 {% endif %}
-        for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
+        for (var section = begin; section < end; section += {{ kernel.carry_loads }}u) {
 {% for i in range(kernel.carry_loads) %}
-            let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * step;
+            let at{{ i }} = first + min(section + {{ i }}u, end - 1u) * step;
 {% if kernel.marked %}
-            let is_here{{ i }} = table[at{{ i }}] != 0u && stretch + {{ i }}u < end;
+            let is_here{{ i }} = table[at{{ i }}] != 0u && section + {{ i }}u < end;
 {% endif %}
             let carry{{ i }} = read_carry(at{{ i }});
 {% endfor %}
@@ -80,7 +80,7 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
             total = pick(is_here{{ i }}, pick(known, join(total, carry{{ i }}), carry{{ i }}), total);
             known = known || is_here{{ i }};
 {% else %}
-            total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, neutral()));
+            total = join(total, pick(section + {{ i }}u < end, carry{{ i }}, neutral()));
 {% endif %}
 {% endfor %}
         }
@@ -126,16 +126,16 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
 {{ store_single("at", "result") | indent(8) -}}
         }
 {% else %}
-        for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
+        for (var section = begin; section < end; section += {{ kernel.carry_loads }}u) {
 {% for i in range(kernel.carry_loads) %}
-            let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * step;
+            let at{{ i }} = first + min(section + {{ i }}u, end - 1u) * step;
 {% if kernel.marked %}
             let is_here{{ i }} = table[at{{ i }}] != 0u;
 {% endif %}
             let carry{{ i }} = read_carry(at{{ i }});
 {% endfor %}
 {% for i in range(kernel.carry_loads) %}
-            if (stretch + {{ i }}u < end) {
+            if (section + {{ i }}u < end) {
 {% if kernel.marked %}
                 table[at{{ i }}] = 0u;
                 if (led) {

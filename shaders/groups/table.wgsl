@@ -1,23 +1,23 @@
-{#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into stretches. The table has a
-    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them, or the
+{#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into sections. The table has a
+    carry for each section and each label: one word of all of them side by side, then the next word of all of them, or the
     words of each of them side by side if kernel.interleaved. If carries are marked, a first word is 1 where there is one.
     Otherwise they begin with the identity, or the row's seed.
-    If kernel.partitioned, elements were sorted by the buckets of their labels before. Then a stretch has only the carries of
+    If kernel.partitioned, elements were sorted by the buckets of their labels before. Then a section has only the carries of
     its own buckets: since buckets follow each other, the carry of a label is at the label, and one bucket further for each
-    stretch before.
+    section before.
     Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
 {% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
 
 struct Params {
     row_length: u32,
-    stretch: u32,  // elements of a stretch; the last one of a row may have fewer
-    stretches: u32,  // in a row
-    total: u32,  // stretches in all rows together
+    section_length: u32,  // elements of a section; the last one of a row may have fewer
+    sections: u32,  // in a row
+    total: u32,  // sections in all rows together
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
-    sharers: u32,  // workgroups that share a stretch, if elements are combined in the table
+    sharers: u32,  // workgroups that share a section, if elements are combined in the table
 {% if kernel.partitioned %}
     bucket_bits: u32,  // a bucket has 2 ** bucket_bits labels
     bucket_step: u32,  // the offsets of a bucket
@@ -30,9 +30,9 @@ struct Params {
 {% include "shared/operator.wgsl" %}
 
 {% if kernel.partitioned %}
-// Return where the carry of a label and a stretch is.
-fn carry_place(stretch: u32, label: u32) -> u32 {
-    return (stretch << params.bucket_bits) + label;
+// Return where the carry of a label and a section is.
+fn carry_index(section: u32, label: u32) -> u32 {
+    return (section << params.bucket_bits) + label;
 }
 {% endif %}
 

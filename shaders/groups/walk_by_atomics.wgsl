@@ -1,8 +1,8 @@
-{#- The main function of a stage that combines stretches in any order, with an operator that WGSL has as an atomic. Each
-    workgroup takes a stretch, and has some carries for each label in its memory. Neighbours use different carries.
+{#- The main function of a stage that combines sections in any order, with an operator that WGSL has as an atomic. Each
+    workgroup takes a section, and has some carries for each label in its memory. Neighbours use different carries.
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
+{% from "groups/labels.wgsl" import bounds_of_section, load_step with context %}
 {% from "groups/atomics.wgsl" import combine_words with context %}
 {# A single word has the type of its element, since minima and maxima depend on the sign. #}
 {% set words = kernel.item_words %}
@@ -53,8 +53,8 @@ fn add_to_carry(slot: u32, element: Element) {
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let stretch = workgroup.x + workgroup.y * grid.x;
-    if (stretch >= params.total) {
+    let section = workgroup.x + workgroup.y * grid.x;
+    if (section >= params.total) {
         return;
     }
     for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
@@ -64,7 +64,7 @@ fn add_to_carry(slot: u32, element: Element) {
 {% endif %}
     }
     workgroupBarrier();
-{{ bounds_of_stretch() -}}
+{{ bounds_of_section() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
@@ -91,7 +91,7 @@ fn add_to_carry(slot: u32, element: Element) {
             known |= atomicLoad(&is_known[label * COPIES + copy]);
 {% endif %}
         }
-        let at = stretch * params.groups + label;
+        let at = section * params.groups + label;
         write_carry(at, carry);
 {% if kernel.marked %}
         table[at] = known;

@@ -1,14 +1,14 @@
-{#- The main function of stages that combine stretches, without subgroups: each invocation walks along a stretch of its own,
+{#- The main function of stages that combine sections, without subgroups: each invocation walks along a section of its own,
     with its carries in the table. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import bounds_of_stretch, load_elements, store_result with context %}
+{% from "groups/labels.wgsl" import bounds_of_section, load_elements, store_result with context %}
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let stretch = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    if (stretch >= params.total) {
+    let section = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (section >= params.total) {
         return;
     }
-{{ bounds_of_stretch() -}}
+{{ bounds_of_section() -}}
     for (var first = begin; first < end; first += STEPS) {
 {% for i in range(kernel.tile.chunk) %}
         let number{{ i }} = min(first + {{ i }}u, end - 1u);
@@ -16,7 +16,7 @@
 {{ load_elements() | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
         if ((first + {{ i }}u < end){{ " & (label%d < params.groups)" % i if kernel.checked }}) {
-            let carry_at = stretch * params.groups + label{{ i }};
+            let carry_at = section * params.groups + label{{ i }};
             let known = table[carry_at] != 0u;
             let carry = read_carry(carry_at);
             let result = pick(known, join(carry, e{{ i }}), e{{ i }});

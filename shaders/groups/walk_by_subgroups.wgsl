@@ -1,4 +1,4 @@
-{#- The main function of stages that combine stretches, by subgroups: each workgroup walks along one stretch, with the
+{#- The main function of stages that combine sections, by subgroups: each workgroup walks along one section, with the
     carries of all labels in its memory. In a step, each lane takes one element. Lanes with elements of the same label
     are peers. They find each other by votes on the bits of the label. They scan their elements by links from each peer
     to an earlier one. The links get twice as long in each round (Hillis & Steele, "Data parallel algorithms", 1986).
@@ -7,12 +7,12 @@
     Values: kernel.max_subgroups: the most subgroups of a workgroup, for any size that the compiler may choose. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import bounds_of_stretch, load_step, store_result with context %}
+{% from "groups/labels.wgsl" import bounds_of_section, load_step, store_result with context %}
 {% include "scan/item_exchange.wgsl" %}
 {% include "shared/lanes.wgsl" %}
 
 const CAPACITY = {{ kernel.capacity }}u;  // labels
-const TURNS = {{ kernel.max_subgroups }}u;  // the most subgroups that a workgroup has
+const MAX_SUBGROUPS = {{ kernel.max_subgroups }}u;  // the most subgroups that a workgroup has
 const NO_PEER = 0x100u;  // a link to itself has this bit
 
 // The carry of each label{{ ", and if it is there" if kernel.marked }}.
@@ -33,7 +33,7 @@ fn highest_lane(lanes: vec4<u32>, none: u32) -> u32 {
 }
 
 // Combine an element with the earlier ones of its label, and return what is stored for it.
-fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, below: vec4<u32>, turn: u32) -> Item {
+fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, below: vec4<u32>, subgroup: u32) -> Item {
     var peers = subgroupBallot(is_there);
 {% for bit in range(kernel.label_bits) %}
     let votes{{ bit }} = subgroupBallot((label & {{ 2 ** bit }}u) != 0u);
@@ -53,14 +53,14 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
         link = subgroupShuffle(link, other);
     }
     // The last of the peers reads the carry and writes the next one.
-    let own_turn = select(TURNS, turn, is_there && last == lane);
+    let own_round = select(MAX_SUBGROUPS, subgroup, is_there && last == lane);
     var carry = own;
 {% if kernel.marked %}
     var known = false;
 {% endif %}
-{# No loop: wgpu counts the iterations of loops, which takes as long as a turn. #}
+{# No loop: wgpu counts the iterations of loops, which takes as long as a round. #}
 {% for now in range(kernel.max_subgroups) %}
-    if (own_turn == {{ now }}u) {
+    if (own_round == {{ now }}u) {
         carry = {{ text.from_shared("carries[label]") }};
 {% if kernel.marked %}
         known = is_known[label] != 0u;
@@ -95,21 +95,21 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
-    let stretch = workgroup.x + workgroup.y * grid.x;
-    if (stretch >= params.total) {
+    let section = workgroup.x + workgroup.y * grid.x;
+    if (section >= params.total) {
         return;
     }
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
 {% if kernel.stores_results and not kernel.alone %}
-        let carry = read_carry(stretch * params.groups + label);
+        let carry = read_carry(section * params.groups + label);
         carries[label] = {{ text.to_shared("carry") }};
 {% if kernel.marked %}
-        is_known[label] = table[stretch * params.groups + label];
+        is_known[label] = table[section * params.groups + label];
 {% endif %}
 {% elif kernel.marked %}
         is_known[label] = 0u;
 {% else %}
-        carries[label] = {{ "seed(stretch / params.stretches)" if kernel.alone and spec.seeded else "neutral()" }};
+        carries[label] = {{ "seed(section / params.sections)" if kernel.alone and spec.seeded else "neutral()" }};
 {% endif %}
     }
     let below = lanes_below(lane);
@@ -120,19 +120,19 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
     atomicStore(&registered, 0u);
     workgroupBarrier();
     let joined = atomicAdd(&registered, select(0u, 1u, member == 0u));
-    let turn = subgroupShuffle(joined, lowest_lane(members));
-    let own_place = turn * count_bits(members) + member;
+    let subgroup = subgroupShuffle(joined, lowest_lane(members));
+    let own_position = subgroup * count_bits(members) + member;
 {% else %}
-    let turn = 0u;
-    let own_place = member;
+    let subgroup = 0u;
+    let own_position = member;
 {% endif %}
     workgroupBarrier();
-{{ bounds_of_stretch() -}}
+{{ bounds_of_section() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
-{{ load_step("own_place") | indent(4) -}}
+{{ load_step("own_position") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
         let is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};
-        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, is_there{{ i }}, lane, below, turn);
+        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, is_there{{ i }}, lane, below, subgroup);
 {% endfor %}
 {% if kernel.stores_results %}
 {% for i in range(kernel.tile.chunk) %}
@@ -148,12 +148,12 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
 {% if kernel.marked %}
-        table[stretch * params.groups + label] = 0u;
+        table[section * params.groups + label] = 0u;
         if (is_known[label] != 0u) {
-            write_carry(stretch * params.groups + label, {{ text.from_shared("carries[label]") }});
+            write_carry(section * params.groups + label, {{ text.from_shared("carries[label]") }});
         }
 {% else %}
-        write_carry(stretch * params.groups + label, carries[label]);
+        write_carry(section * params.groups + label, carries[label]);
 {% endif %}
     }
 {% endif %}

@@ -1,11 +1,11 @@
-{#- The main function of a stage that combines stretches in any order, with an operator that WGSL has as an atomic, if
-    workgroup memory has no room for all labels. Workgroups that share a stretch combine its elements in the table. The
+{#- The main function of a stage that combines sections in any order, with an operator that WGSL has as an atomic, if
+    workgroup memory has no room for all labels. Workgroups that share a section combine its elements in the table. The
     table holds the bits of a carry xored with the bits of the identity, so that cleared memory holds identities.
     Neighbours with the same label would wait for each other. So if many lanes have the label of the first lane, the
     subgroup combines their elements.
     Values: spec.combine.atomic: the atomic, and the bits of its identity. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
+{% from "groups/labels.wgsl" import bounds_of_section, load_step with context %}
 {% from "groups/atomics.wgsl" import combine_words with context %}
 {% include "shared/lanes.wgsl" %}
 {# Xored with ones, a minimum is a maximum, and "and" is "or". #}
@@ -13,16 +13,16 @@
 const MANY = 4u;  // lanes with one label
 
 {% set words = kernel.item_words %}
-{% set places = [] %}
+{% set targets = [] %}
 {% for word in range(words) %}
-{% if places.append("table[at + %du * params.plane]" % (word + (1 if kernel.marked else 0))) %}{% endif %}
+{% if targets.append("table[at + %du * params.plane]" % (word + (1 if kernel.marked else 0))) %}{% endif %}
 {% endfor %}
 
 alias Bits = {{ "vec2<u32>" if words == 2 else "u32" }};
 
 fn add_carry(at: u32, bits: Bits, is_there: bool) {
     if (is_there) {
-{{ combine_words(name, places, ["bits.x", "bits.y"] if words == 2 else ["bits"]) | indent(4) -}}
+{{ combine_words(name, targets, ["bits.x", "bits.y"] if words == 2 else ["bits"]) | indent(4) -}}
 {% if kernel.marked %}
         atomicStore(&table[at], 1u);
 {% endif %}
@@ -44,13 +44,13 @@ fn combine_lanes(bits: Bits) -> Bits {
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
     let number = workgroup.x + workgroup.y * grid.x;
-    // Workgroups that run at a time have different stretches.
-    let stretch = number % params.total;
+    // Workgroups that run at a time have different sections.
+    let section = number % params.total;
     let part = number / params.total;
-{{ bounds_of_stretch() -}}
-    let carries = stretch * params.groups;
-    let turn = STEPS * WORKGROUP_SIZE;
-    for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
+{{ bounds_of_section() -}}
+    let carries = section * params.groups;
+    let step_size = STEPS * WORKGROUP_SIZE;
+    for (var first = begin + part * step_size; first < end; first += params.sharers * step_size) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
         var is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};

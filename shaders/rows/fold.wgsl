@@ -10,9 +10,9 @@
 {% set chunk = kernel.tile.chunk if from_sources else 1 %}
 {% macro combine_chunks(stride) %}
 {% if from_sources %}
-{% call(place) combine_between(stride) %}load_chunk({{ place }}){% endcall %}
+{% call(index) combine_between(stride) %}load_chunk({{ index }}){% endcall %}
 {% else %}
-{% call(place) combine_between(stride) %}Chunk(read_total({{ place }})){% endcall %}
+{% call(index) combine_between(stride) %}Chunk(read_total({{ index }})){% endcall %}
 {% endif %}
 {% endmacro %}
 // ----- Parts of rows
@@ -31,7 +31,7 @@ fn pick_chunk(condition: bool, yes: Chunk, no: Chunk) -> Chunk {
 }
 
 // The elements, or totals, from `start` to before `stop`. The chunks from `first` to before `end` are whole.
-struct Stretch {
+struct Span {
     start: u32,
     stop: u32,
     first: u32,
@@ -40,11 +40,11 @@ struct Stretch {
     after: u32,  // elements after the last one
 }
 
-fn stretch_between(start: u32, stop: u32) -> Stretch {
+fn span_between(start: u32, stop: u32) -> Span {
     let first = (start + {{ chunk - 1 }}u) / {{ chunk }}u;
     let end = max(stop / {{ chunk }}u, first);
     let before = min(first * {{ chunk }}u, stop) - start;
-    return Stretch(start, stop, first, end, before, stop - min(stop, max(end * {{ chunk }}u, start + before)));
+    return Span(start, stop, first, end, before, stop - min(stop, max(end * {{ chunk }}u, start + before)));
 }
 
 fn count_rows() -> u32 {
@@ -55,14 +55,14 @@ fn count_rows() -> u32 {
 
 // Return the elements of a part. All parts of a row but the last one have the same length: whole chunks, and whole rows of
 // columns.
-fn stretch_of(part: u32) -> Stretch {
+fn span_of(part: u32) -> Span {
     let parts = params.tiles / count_rows();
     let row = part / parts;
     let size = params.row_length * {{ inner }};
     let unit = {{ "params.inner * (CHUNK / min(1u << countTrailingZeros(params.inner), CHUNK))" if kernel.tile.columns else "CHUNK" }};
     let length = ((size + parts - 1u) / parts + unit - 1u) / unit * unit;
     let start = row * size + (part - row * parts) * length;
-    return stretch_between(start, select(min(start + length, (row + 1u) * size), start, part >= params.tiles));
+    return span_between(start, select(min(start + length, (row + 1u) * size), start, part >= params.tiles));
 }
 
 fn load_chunk(at: u32) -> Chunk {
@@ -72,9 +72,9 @@ fn load_chunk(at: u32) -> Chunk {
 }
 {% if chunk > 1 %}
 
-// Return the place of element `i` outside the whole chunks.
-fn place_outside(stretch: Stretch, i: u32) -> u32 {
-    return select(stretch.stop - stretch.after + i - stretch.before, stretch.start + i, i < stretch.before);
+// Return the index of element `i` outside the whole chunks.
+fn index_outside(span: Span, i: u32) -> u32 {
+    return select(span.stop - span.after + i - span.before, span.start + i, i < span.before);
 }
 
 fn load_single(at: u32) -> Item {
@@ -84,9 +84,9 @@ fn load_single(at: u32) -> Item {
 {% else %}
 
 // Return the totals of a row's parts.
-fn stretch_of(row: u32) -> Stretch {
+fn span_of(row: u32) -> Span {
     let totals = params.tiles / count_rows() * {{ inner }};
-    return stretch_between(row * totals, select((row + 1u) * totals, row * totals, row >= count_rows()));
+    return span_between(row * totals, select((row + 1u) * totals, row * totals, row >= count_rows()));
 }
 {% endif %}
 
@@ -98,12 +98,12 @@ fn period_of_lanes() -> u32 {
     return params.inner / min(1u << countTrailingZeros(params.inner), {{ chunk }}u);
 }
 
-// Combine the chunks of a stretch. Then workgroup memory has the totals of a chunk for each lane of the first period.
-fn reduce(stretch: Stretch, lane: u32) {
+// Combine the chunks of a span. Then workgroup memory has the totals of a chunk for each lane of the first period.
+fn reduce(span: Span, lane: u32) {
     let period = period_of_lanes();
     let stride = LANES / period * period;
-    let end = stretch.end;
-    let begin = select(stretch.first + lane, end, lane >= stride);
+    let end = span.end;
+    let begin = select(span.first + lane, end, lane >= stride);
 {{ combine_chunks("stride") -}}
     let group = lane / period;
     var groups = stride / period;
@@ -119,7 +119,7 @@ fn reduce(stretch: Stretch, lane: u32) {
             break;
         }
         let other = lane + half * period;
-        if (group < groups - half && other < end - stretch.first) {
+        if (group < groups - half && other < end - span.first) {
             total = join_chunks(total, Chunk({% for position in range(chunk) %}{{ text.from_shared("lane_totals[other * %du + %du]" % (chunk, position)) }}{{ ", " if not loop.last }}{% endfor %}));
         }
         groups = half;
@@ -127,20 +127,20 @@ fn reduce(stretch: Stretch, lane: u32) {
 }
 
 // Return the aggregate of a column, after `reduce`.
-fn total_of_column(column: u32, stretch: Stretch) -> Item {
+fn total_of_column(column: u32, span: Span) -> Item {
     var total: Item;
     var known = false;
-    let begun = (stretch.first * {{ chunk }}u - stretch.start) % params.inner;
-    let totals = min(period_of_lanes(), stretch.end - stretch.first) * {{ chunk }}u;
-    for (var at = (column + params.inner - begun) % params.inner; at < totals; at += params.inner) {
+    let first_column = (span.first * {{ chunk }}u - span.start) % params.inner;
+    let totals = min(period_of_lanes(), span.end - span.first) * {{ chunk }}u;
+    for (var at = (column + params.inner - first_column) % params.inner; at < totals; at += params.inner) {
         let item = {{ text.from_shared("lane_totals[at]") }};
         total = pick(known, join(total, item), item);
         known = true;
     }
 {% if chunk > 1 %}
-    for (var i = 0u; i < stretch.before + stretch.after; i++) {
-        let at = place_outside(stretch, i);
-        if ((at - stretch.start) % params.inner == column) {
+    for (var i = 0u; i < span.before + span.after; i++) {
+        let at = index_outside(span, i);
+        if ((at - span.start) % params.inner == column) {
             let item = load_single(at);
             total = pick(known, join(total, item), item);
             known = true;
@@ -150,11 +150,11 @@ fn total_of_column(column: u32, stretch: Stretch) -> Item {
     return total;
 }
 {% else %}
-// Return the aggregate of a stretch to its first lane.
-fn reduce(stretch: Stretch, invocation: u32) -> Item {
+// Return the aggregate of a span to its first lane.
+fn reduce(span: Span, invocation: u32) -> Item {
     let lane = invocation % LANES;
-    let begin = stretch.first + lane;
-    let end = stretch.end;
+    let begin = span.first + lane;
+    let end = span.end;
 {{ combine_chunks("LANES") -}}
     var own = total[0];
 {% for position in range(1, chunk) %}
@@ -162,13 +162,13 @@ fn reduce(stretch: Stretch, invocation: u32) -> Item {
 {% endfor %}
 {% if chunk > 1 %}
     var known = begin < end;
-    for (var i = lane; i < stretch.before + stretch.after; i += LANES) {
-        let item = load_single(place_outside(stretch, i));
+    for (var i = lane; i < span.before + span.after; i += LANES) {
+        let item = load_single(index_outside(span, i));
         own = pick(known, join(own, item), item);
         known = true;
     }
 {% endif %}
-    return join_lanes(invocation, own, max(end - stretch.first, stretch.before + stretch.after));
+    return join_lanes(invocation, own, max(end - span.first, span.before + span.after));
 }
 
 // Combine the values that the first `count` lanes of a part have. The first lane gets the result.

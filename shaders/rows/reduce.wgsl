@@ -14,14 +14,14 @@
     if (number >= params.tiles) {
         return;
     }
-    let stretch = stretch_of(number);
-    reduce(stretch, invocation);
+    let span = span_of(number);
+    reduce(span, invocation);
     for (var column = invocation; column < params.inner; column += LANES) {
-        write_total(number * params.inner + column, total_of_column(column, stretch));
+        write_total(number * params.inner + column, total_of_column(column, span));
     }
 {% else %}
     let part = number * PARTS + invocation / LANES;
-    let aggregate = reduce(stretch_of(part), invocation);
+    let aggregate = reduce(span_of(part), invocation);
     if (invocation % LANES == 0u && part < params.tiles) {
         write_total(part, aggregate);
     }

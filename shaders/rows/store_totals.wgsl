@@ -19,14 +19,14 @@ fn store_total(result: u32, total: Item) {
     if (number >= count_rows()) {
         return;
     }
-    let stretch = stretch_of(number);
-    reduce(stretch, invocation);
+    let span = span_of(number);
+    reduce(span, invocation);
     for (var column = invocation; column < params.inner; column += LANES) {
-        store_total(number * params.inner + column, total_of_column(column, stretch));
+        store_total(number * params.inner + column, total_of_column(column, span));
     }
 {% else %}
     let row = number * PARTS + invocation / LANES;
-    let total = reduce(stretch_of(row), invocation);
+    let total = reduce(span_of(row), invocation);
     if (invocation % LANES == 0u && row < count_rows()) {
         store_total(row, total);
     }

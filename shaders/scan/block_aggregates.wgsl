@@ -11,8 +11,8 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 {% include "shared/pause.wgsl" %}
 
 // Wait, within bounds, for a post that this lane wants.
-fn await_post(at: u32, wanted: bool, found: Post) -> Post {
-    var post = found;
+fn await_post(at: u32, wanted: bool, seen: Post) -> Post {
+    var post = seen;
 {% call wait("!" ~ any_lane("wanted & !post.ready"), run_given_up) %}
         post = read_post(at);
 {% endcall %}

@@ -10,9 +10,9 @@
 fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
     scratch[invocation] = {{ text.to_shared("item") }};
     workgroupBarrier();
-    let found = {{ text.from_shared("scratch[lane]") }};
+    let lane_item = {{ text.from_shared("scratch[lane]") }};
     workgroupBarrier();
-    return found;
+    return lane_item;
 }
 
 var<workgroup> lane_conditions: array<u32, BLOCK>;

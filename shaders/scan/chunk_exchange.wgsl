@@ -5,14 +5,14 @@
 {% set exchanged = (text.sources + text.destinations) | selectattr("exchanged") | list %}
 {% if exchanged %}
 {% set vectors = exchanged[0].accesses %}
-{% set place = "SUBGROUP_SIZE - 1u - lane" if kernel.reads_backwards else "lane" %}
+{% set position = "SUBGROUP_SIZE - 1u - lane" if kernel.reads_backwards else "lane" %}
 var<workgroup> stage: array<{{ exchanged[0].vector }}, {{ kernel.exchange_vectors }}>;
 {% if not text.sources[0].exchanged %}
 alias Exchanged = array<{{ exchanged[0].vector }}, {{ vectors }}>;  // a chunk of the results
 {% endif %}
 
-fn slot(place: u32) -> u32 {
-    return place{{ " + place / 8u" if vectors % 2 == 0 }};
+fn slot(position: u32) -> u32 {
+    return position{{ " + position / 8u" if vectors % 2 == 0 }};
 }
 
 {% if text.sources[0].exchanged %}
@@ -20,7 +20,7 @@ fn slot(place: u32) -> u32 {
 fn from_storage(invocation: u32, loaded: Loaded) -> Loaded {
     let lane = invocation % SUBGROUP_SIZE;
     let begin = (invocation - lane) * {{ vectors }}u;
-    let own = begin + ({{ place }}) * {{ vectors }}u;
+    let own = begin + ({{ position }}) * {{ vectors }}u;
 {% for i in range(vectors) %}
     stage[slot(begin + {{ i }}u * SUBGROUP_SIZE + lane)] = loaded[{{ i }}];
 {% endfor %}
@@ -37,7 +37,7 @@ fn from_storage(invocation: u32, loaded: Loaded) -> Loaded {
 fn to_storage(invocation: u32, chunk: {{ chunk_type }}) -> {{ chunk_type }} {
     let lane = invocation % SUBGROUP_SIZE;
     let begin = (invocation - lane) * {{ vectors }}u;
-    let own = begin + ({{ place }}) * {{ vectors }}u;
+    let own = begin + ({{ position }}) * {{ vectors }}u;
 {% for i in range(vectors) %}
     stage[slot(own + {{ i }}u)] = chunk[{{ i }}];
 {% endfor %}

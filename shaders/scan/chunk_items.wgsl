@@ -1,12 +1,12 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
     and their head flags. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask, load_sources with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places, find_ends with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_offsets, find_ends with context %}
 {% macro chunk_items() %}
 {% set named = spec.initial or spec.compacts %}
 {{ find_heads() -}}
 {% set first = "first" if kernel.reads_backwards else "index" %}
-{{ find_places() if kernel.reads_backwards -}}
+{{ find_offsets() if kernel.reads_backwards -}}
 {{ find_indices() if spec.index_step -}}
 {% if spec.field_offsets %}
 {% for position in range(kernel.tile.chunk) %}
@@ -22,7 +22,7 @@
 {{ load_mask(first) if spec.compacts else load_elements(first) if named else load_sources(first) -}}
 {% endif %}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
-{# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
+{# Selected, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
     let seeded{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});

@@ -3,7 +3,7 @@
 {% set rows_within = kernel.several_rows and not kernel.heads_begin_chunks %}
 
 {#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words
-    of bits; `place0`, … are elements' places in their rows, and `ends0`, … say whether an element ends its row. -#}
+    of bits; `row_index0`, … are elements' indices in their rows, and `ends0`, … say whether an element ends its row. -#}
 {% macro find_heads() %}
 {% if spec.key %}
 {% for word in range((kernel.tile.chunk + 31) // 32) %}
@@ -15,12 +15,12 @@
     let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
 {% endfor %}
 {% elif rows_within %}
-    let place0 = (index + params.row_offset) % params.row_length;
-    let ends0 = place0 + 1u == params.row_length;
+    let row_index0 = (index + params.row_offset) % params.row_length;
+    let ends0 = row_index0 + 1u == params.row_length;
 {% for position in range(1, kernel.tile.chunk) %}
 {# No remainder for each element: a GPU takes 20 times as long for those. #}
-    let place{{ position }} = select(place{{ position - 1 }} + 1u, 0u, ends{{ position - 1 }});
-    let ends{{ position }} = place{{ position }} + 1u == params.row_length;
+    let row_index{{ position }} = select(row_index{{ position - 1 }} + 1u, 0u, ends{{ position - 1 }});
+    let ends{{ position }} = row_index{{ position }} + 1u == params.row_length;
 {% endfor %}
 {% endif %}
 {% endmacro %}
@@ -37,7 +37,7 @@ extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
 {%- elif kernel.heads_begin_chunks and position > 0 -%}
 false
 {%- elif rows_within -%}
-place{{ position }} == 0u
+row_index{{ position }} == 0u
 {%- else -%}
 is_head(index + {{ position }}u)
 {%- endif -%}
@@ -61,10 +61,10 @@ is_head(index + {{ position }}u)
 {% endmacro %}
 
 {#- Name where the chunk begins in storage, `first`; or where its elements are, `at0`, `at1`, …, if each is accessed by
-    itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed in its own place, so
+    itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed by itself, so
     that they share tiles as they do forwards: element i, the p-th of its row, is at `i + row_length - 1 - 2 * p`.
-    Places past the end are arbitrary, because their elements are not kept. -#}
-{% macro find_places() %}
+    Offsets past the end are arbitrary, because their elements are not kept. -#}
+{% macro find_offsets() %}
 {% if not kernel.reads_backwards %}
     let first = index;
 {% elif not kernel.several_rows %}
@@ -72,7 +72,7 @@ is_head(index + {{ position }}u)
 {% elif not kernel.single_elements %}
     let first = index + params.row_length - CHUNK - 2u * (index % params.row_length);
 {% else %}
-    let at0 = index + params.row_length - 1u - 2u * place0;
+    let at0 = index + params.row_length - 1u - 2u * row_index0;
 {% for position in range(1, kernel.tile.chunk) %}
 {# Element `position`, or the first one of the next row. #}
     let at{{ position }} = select(at{{ position - 1 }} - 1u, at{{ position - 1 }} + 2u * params.row_length - 1u, ends{{ position - 1 }});
@@ -80,7 +80,7 @@ is_head(index + {{ position }}u)
 {% endif %}
 {% endmacro %}
 
-{#- Name the indices of the chunk's elements along the axis, `index0`, `index1`, …: their places in their rows. If the
+{#- Name the indices of the chunk's elements along the axis, `index0`, `index1`, …: their indices in their rows. If the
     scan begins at the ends of the rows, these are the numbers of elements after them in their rows. -#}
 {% macro find_indices() %}
 {% set wraps = kernel.access.several_rows and not kernel.heads_begin_chunks %}
@@ -91,6 +91,6 @@ is_head(index + {{ position }}u)
 {% endfor %}
 {% endif %}
 {% for position in range(kernel.tile.chunk) %}
-    let index{{ position }} = i32({{ "params.row_length - 1u - " if spec.index_step < 0 }}{{ "place" if rows_within else "along" }}{{ position }});
+    let index{{ position }} = i32({{ "params.row_length - 1u - " if spec.index_step < 0 }}{{ "row_index" if rows_within else "along" }}{{ position }});
 {% endfor %}
 {% endmacro %}

@@ -1,6 +1,6 @@
 {#- Compaction: store the elements that a mask selects without gaps. Each chunk of the mask leaves its rank in workgroup
-    memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in
-    storage to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
+    memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring offsets in
+    storage to workgroup memory, and from there to neighbouring offsets. So few words are kept while the tile waits.
     A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
     Where the selected elements are the heads of runs, results have the lengths of the runs as last words: in workgroup
     memory, these are the offsets of the heads in the tile. A run may go on in the next tiles: see arrays/join_runs.wgsl.
@@ -23,9 +23,9 @@ fn rank_chunk(offset: u32, mask: Chunk, sums: Chunk) {
 }
 
 const RESULT_WORDS = {{ spec.destination.words }}u;
-const TURN = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
+const PASS_SIZE = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
 
-var<workgroup> staged: array<u32, {{ "(TURN + 1u)" if spec.picks_heads else "TURN" }} * RESULT_WORDS>;
+var<workgroup> staged: array<u32, {{ "(PASS_SIZE + 1u)" if spec.picks_heads else "PASS_SIZE" }} * RESULT_WORDS>;
 
 // Return the number of the tile's elements that are selected before this one.
 fn kept_before(offset: u32, kept: u32) -> u32 {
@@ -35,23 +35,23 @@ fn kept_before(offset: u32, kept: u32) -> u32 {
 // Store the tile's selected elements after the selected elements of the tiles before it.
 fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% if spec.picks_heads %}
-    // The offset of the next head after the turn, or of the end of the tile.
+    // The offset of the next head after this pass, or of the end of the tile.
     var next = min(TILE_SIZE, params.length - tile * TILE_SIZE);
 {% endif %}
-    for (var turn = (TILE_SIZE + TURN - 1u) / TURN * TURN; turn > 0u;) {
-        turn -= TURN;
-        let start = kept_before(turn, kept);
-        let picked = kept_before(turn + TURN, kept) - start;
+    for (var first_offset = (TILE_SIZE + PASS_SIZE - 1u) / PASS_SIZE * PASS_SIZE; first_offset > 0u;) {
+        first_offset -= PASS_SIZE;
+        let start = kept_before(first_offset, kept);
+        let kept_here = kept_before(first_offset + PASS_SIZE, kept) - start;
 {% for part in range(kernel.moved_at_once) %}
-        let offset{{ part }} = turn + ({{ part }}u * WORKGROUP_SIZE + invocation) * MOVED;
+        let offset{{ part }} = first_offset + ({{ part }}u * WORKGROUP_SIZE + invocation) * MOVED;
         let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
 {% for source, accesses in text.moved_sources %}
 {% for i in range(accesses) %}
         let t{{ part }}{{ source.name }}_{{ i }} = {{ source.load_vector("index%d / MOVED * %du + %du" % (part, accesses, i)) }};
 {% endfor %}
 {% endfor %}
-{% for place in range(text.moved) %}
-        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part, "offset%d" % part) }};
+{% for position in range(text.moved) %}
+        let t{{ part }}r{{ position }} = {{ text.load_moved_result(position, "t%d" % part, "offset%d" % part) }};
 {% endfor %}
 {% endfor %}
 {% for part in range(kernel.moved_at_once) %}
@@ -59,7 +59,7 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
         let shift{{ part }} = offset{{ part }} % CHUNK;
         var at{{ part }} = ((rank{{ part }} >> 16u) + countOneBits(rank{{ part }} & ((1u << shift{{ part }}) - 1u)) - start) * RESULT_WORDS;
 {% if spec.partitions %}
-        var other{{ part }} = (picked + offset{{ part }} - turn) * RESULT_WORDS - at{{ part }};
+        var other{{ part }} = (kept_here + offset{{ part }} - first_offset) * RESULT_WORDS - at{{ part }};
 {% endif %}
 {% for position in range(text.moved) %}
 {% if spec.partitions %}
@@ -82,19 +82,19 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% endfor %}
 {% if spec.picks_heads %}
         if (invocation == 0u) {
-            staged[picked * RESULT_WORDS + RESULT_WORDS - 1u] = next;
+            staged[kept_here * RESULT_WORDS + RESULT_WORDS - 1u] = next;
         }
 {% endif %}
         workgroupBarrier();
 {% if spec.partitions %}
-        let first = tile * TILE_SIZE + turn;
-        let moved = min(TURN, params.length - min(first, params.length));
-        for (var i = picked + invocation; i < moved; i += WORKGROUP_SIZE) {
+        let first = tile * TILE_SIZE + first_offset;
+        let moved = min(PASS_SIZE, params.length - min(first, params.length));
+        for (var i = kept_here + invocation; i < moved; i += WORKGROUP_SIZE) {
             let at = i * RESULT_WORDS;
-            store_other(first - before - start + i - picked, {{ text.result_from_words("staged", "at + ") }});
+            store_other(first - before - start + i - kept_here, {{ text.result_from_words("staged", "at + ") }});
         }
 {% endif %}
-        for (var i = invocation; i < picked; i += WORKGROUP_SIZE) {
+        for (var i = invocation; i < kept_here; i += WORKGROUP_SIZE) {
             let at = i * RESULT_WORDS;
 {% if spec.picks_heads %}
             var result = {{ text.result_from_words("staged", "at + ") }};
@@ -105,7 +105,7 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% endif %}
         }
 {% if spec.picks_heads %}
-        next = select(next, staged[RESULT_WORDS - 1u], picked > 0u);
+        next = select(next, staged[RESULT_WORDS - 1u], kept_here > 0u);
 {% endif %}
         workgroupBarrier();
     }

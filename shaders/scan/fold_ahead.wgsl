@@ -101,10 +101,10 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
 {% endif %}
     }
     if (invocation == 0u) {
-        shared_place = block * BLOCK + posted;
+        shared_first = block * BLOCK + posted;
         tell_frontier(block);
         atomicStore(&state.folding, 0u);  // the next workgroup that waits may fold
     }
 {% endcall %}
-    return workgroupUniformLoad(&shared_place);
+    return workgroupUniformLoad(&shared_first);
 }

@@ -7,7 +7,7 @@
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
-const STOPPED = 0x80000000u;  // a bit of shared_place: the fold ends. The other bits are the first tile that is not folded
+const STOPPED = 0x80000000u;  // a bit of shared_first: the fold ends. The other bits are the first tile that is not folded
 var<workgroup> block_ready: array<u32, FOLDERS>;  // the tiles of each block up to the first missing aggregate
 var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
 
@@ -25,10 +25,10 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
     var carry = {{ text.from_shared("shared_seed") }};
     var known = start > 0u;
 {% endif %}
-    var place = start * BLOCK;  // the first tile that is not folded
+    var next_tile = start * BLOCK;  // the first tile that is not folded
     var idle = 0u;  // looks since the last one that found something new
-    while (place < params.tiles) {
-        let first = place / BLOCK * BLOCK;
+    while (next_tile < params.tiles) {
+        let first = next_tile / BLOCK * BLOCK;
         let own = first + folder * BLOCK + min(lane, BLOCK - 1u);
         let post = read_post(aggregate_of(min(own, params.tiles - 1u)));
         let ready = min({{ first_lane_where("!(post.ready & (own < params.tiles))") }}, BLOCK);
@@ -49,7 +49,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
             let count = block_ready[block];
             if (block == folder) {
                 let before = pick(known, join(carry, sums), sums);
-                if ((own >= place) & (lane < ready)) {
+                if ((own >= next_tile) & (lane < ready)) {
                     write_post(prefix_after(own), before);
                 }
             }
@@ -62,28 +62,28 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
             known = true;
             reached += BLOCK;
         }
-        idle = select(0u, idle + 1u, reached == place);
+        idle = select(0u, idle + 1u, reached == next_tile);
         if (invocation == 0u) {
             var stop = idle >= select(patience, rest, reached >= tile);
             if (idle % GLANCE == GLANCE - 1u) {
                 stop = stop | given_up();
             }
-            shared_place = reached | select(0u, STOPPED, stop);
+            shared_first = reached | select(0u, STOPPED, stop);
         }
 {% if kernel.wait_policy.pauses %}
         if (pause(idle) == 0x70000001u) {
             idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
         }
 {% endif %}
-        let told = workgroupUniformLoad(&shared_place);
-        place = told & ~STOPPED;
+        let told = workgroupUniformLoad(&shared_first);
+        next_tile = told & ~STOPPED;
         if (told >= STOPPED) {
             break;
         }
     }
     if (invocation == 0u) {
-        tell_frontier(place / BLOCK);
+        tell_frontier(next_tile / BLOCK);
         atomicStore(&state.folding, 0u);  // the next workgroup that waits may fold
     }
-    return place;
+    return next_tile;
 }

@@ -11,7 +11,7 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
 const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
 
-var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
+var<workgroup> shared_first: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
 var<workgroup> shared_seed: {{ text.shared_item }};  // the prefix of that block
 
 // Say where another fold may begin. All lanes store the same value, so that no lane branches.
@@ -32,8 +32,8 @@ fn seek_frontier(invocation: u32) -> u32 {
             }
             seed = read_post(at);
         }
-        shared_place = select(0u, block, seed.ready);
+        shared_first = select(0u, block, seed.ready);
         shared_seed = {{ text.to_shared("seed.item") }};
     }
-    return workgroupUniformLoad(&shared_place);
+    return workgroupUniformLoad(&shared_first);
 }

@@ -1,10 +1,10 @@
 {#- Second dispatch of a scan in the canonical order: one workgroup joins the totals of the tiles in halves.
     in:  the tile totals: the total of each tile
-    out: the tile totals: in the place of tile t, the total of the largest half that ends with tile t and begins at a
-         multiple of its size (Fenwick 1994); in the place of a span's last tile, the fold of all spans up to it, from
+    out: the tile totals: at index t, the total of the largest half that ends with tile t and begins at a
+         multiple of its size (Fenwick 1994); at the index of a span's last tile, the fold of all spans up to it, from
          the left, after the carry that came in
          carry_out: the fold of all spans, if this piece is whole spans
-    scan/store_tile.wgsl computes the item before tile t. It joins the items in the places before t, before t without
+    scan/store_tile.wgsl computes the item before tile t. It joins the items at the indices before t, before t without
     its lowest set bit, and so on, from the nearest one on. -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}

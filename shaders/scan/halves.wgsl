@@ -86,7 +86,7 @@ fn join_quickly(a: Item, b: Item) -> Item {
 
 {% set turned = [] %}
 {% for position in range(1, items) %}{{ turned.append("scanned[%d]" % position) or "" }}{% endfor %}
-// Scan chunks in which halves of `begin` elements are to be joined next. The items take turns at place 0, so that loops
+// Scan chunks in which halves of `begin` elements are to be joined next. The items come to index 0 in turn, so that loops
 // need no index.
 fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
     var scanned = own;
@@ -200,26 +200,26 @@ fn {{ name }}(leads: Leads, own: Items) -> Items {
 {% endmacro %}
 {% if quick %}
 
-// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of the chunk. Items and leads take turns at place 0, so that loops need no index.
+// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of the chunk. Items and leads come to index 0 in turn, so that loops need no index.
 fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> Items {
     var rest = own;
     var lead = leads;
 {% set together = [chunk, 1 if kernel.target.is_cpu_adapter else 4] | min %}
     for (var position = 0u; position < {{ items }}u; position += {{ together }}u) {
-{% for place in range(together) %}
-        {{ "var" if steps > 1 else "let" }} item{{ place }} = {{ "rest[%d]" % place if steps > 1 else "join(lead[0], rest[%d])" % place }};
+{% for position in range(together) %}
+        {{ "var" if steps > 1 else "let" }} item{{ position }} = {{ "rest[%d]" % position if steps > 1 else "join(lead[0], rest[%d])" % position }};
 {% endfor %}
 {% if steps > 1 %}
         if (((chunks >> (position / CHUNK)) & 1u) != 0u) {
-{% for place in range(together) %}
-            item{{ place }} = join(lead[0], item{{ place }});
+{% for position in range(together) %}
+            item{{ position }} = join(lead[0], item{{ position }});
 {% endfor %}
         }
         if ((position & (CHUNK - 1u)) == CHUNK - {{ together }}u) {
             lead = Leads({% for step in range(1, steps) %}lead[{{ step }}], {% endfor %}lead[0]);
         }
 {% endif %}
-        rest = Items({% for position in range(together, items) %}rest[{{ position }}], {% endfor %}{% for place in range(together) %}item{{ place }}{{ ", " if not loop.last }}{% endfor %});
+        rest = Items({% for position in range(together, items) %}rest[{{ position }}], {% endfor %}{% for position in range(together) %}item{{ position }}{{ ", " if not loop.last }}{% endfor %});
     }
 {% if not bounded %}
     own_bounds = bounds_of(sizes_in(rest));
@@ -262,13 +262,13 @@ fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> I
 {% set ns.half = joined %}
 {% endif %}{% endfor %}
 {% endmacro %}
-{#- Join the totals of all chunks in halves. Afterwards `scratch` holds in place i the total of the largest half that
+{#- Join the totals of all chunks in halves. Afterwards `scratch` holds at index i the total of the largest half that
     ends with chunk i and begins at a multiple of its size (Fenwick 1994). What is before chunk i are the items in the
-    places before i, before i without its lowest set bit, and so on, from the nearest one on. -#}
+    indices before i, before i without its lowest set bit, and so on, from the nearest one on. -#}
 {% macro join_totals() %}
 fn join_totals(invocation: u32, own: Items) {
 {% for step in range(steps) %}
-    scratch[{{ chunk_place(step) }}] = {{ text.to_shared("own[%d]" % (step * chunk + chunk - 1)) }};
+    scratch[{{ chunk_slot(step) }}] = {{ text.to_shared("own[%d]" % (step * chunk + chunk - 1)) }};
 {% endfor %}
 {% if bounded %}
     if (exact) {
@@ -305,7 +305,7 @@ fn join_totals_quickly(invocation: u32) {
 {% endif %}
 {%- endmacro %}
 {#- The number of an invocation's chunk in its tile. -#}
-{% macro chunk_place(step) %}{{ "%du * WORKGROUP_SIZE + " % step if step }}invocation{% endmacro %}
+{% macro chunk_slot(step) %}{{ "%du * WORKGROUP_SIZE + " % step if step }}invocation{% endmacro %}
 {#- The items of the chunks in `loaded`. -#}
 {% macro loaded_items() -%}
 Items({% for position in range(items) %}{{ "loaded[%d][%d]" % (position // chunk, position % chunk) }}{{ ", " if not loop.last }}{% endfor %})
@@ -326,7 +326,7 @@ fn scan_own(invocation: u32, loaded: Items) -> Items {
     var own = scanned;
     for (var half = 1u; half < WORKGROUP_SIZE; half *= 2u) {
         if ((invocation & half) != 0u) {
-            own = join_halves{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[((%s) & (0u - half)) - 1u]" % chunk_place(step)) }}{{ ", " if not loop.last }}{% endfor %}), own);
+            own = join_halves{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[((%s) & (0u - half)) - 1u]" % chunk_slot(step)) }}{{ ", " if not loop.last }}{% endfor %}), own);
         }
     }
 {% set ns = namespace(half=1) %}

@@ -8,11 +8,11 @@
 // Return the key of an element, which is counted in the order of the scan.
 fn key_at(index: u32) -> Key {
 {% if spec.reverse %}
-    let place = params.length - 1u - index;
+    let position = params.length - 1u - index;
 {% else %}
-    let place = index;
+    let position = index;
 {% endif %}
-    return {{ key_in("keys", spec.key, "place", keys.width) }};
+    return {{ key_in("keys", spec.key, "position", keys.width) }};
 }
 
 // Return the bits of {{ keys.count }} elements: 1 where a row or segment begins. All lanes take the same path.
@@ -31,13 +31,13 @@ fn heads_from(index: u32) -> u32 {
     let key{{ position }} = key_at(index + {{ position }}u);
 {% endif %}
 {% endfor %}
-    let place0 = {{ "(index + params.row_offset) % params.row_length" if kernel.access.several_rows else "index + params.row_offset" }};
-    var bits = select(0u, 1u, differ(key0, before) | (place0 == 0u));
+    let row_index0 = {{ "(index + params.row_offset) % params.row_length" if kernel.access.several_rows else "index + params.row_offset" }};
+    var bits = select(0u, 1u, differ(key0, before) | (row_index0 == 0u));
 {% for position in range(1, keys.count) %}
 {% set bit = "0x%xu" % (2 ** position) %}
 {% if kernel.access.several_rows %}
-    let place{{ position }} = select(place{{ position - 1 }} + 1u, 0u, place{{ position - 1 }} + 1u == params.row_length);
-    bits |= select(0u, {{ bit }}, differ(key{{ position }}, key{{ position - 1 }}) | (place{{ position }} == 0u));
+    let row_index{{ position }} = select(row_index{{ position - 1 }} + 1u, 0u, row_index{{ position - 1 }} + 1u == params.row_length);
+    bits |= select(0u, {{ bit }}, differ(key{{ position }}, key{{ position - 1 }}) | (row_index{{ position }} == 0u));
 {% else %}
     bits |= select(0u, {{ bit }}, differ(key{{ position }}, key{{ position - 1 }}));
 {% endif %}

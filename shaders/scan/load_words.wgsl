@@ -2,7 +2,7 @@
     take few registers, or are exchanged between the lanes of a subgroup. -#}
 {% from "shared/chunk_access.wgsl" import first_access, nth_access with context %}
 {% from "scan/chunk_items.wgsl" import chunk_items with context %}
-{% from "scan/chunk_places.wgsl" import find_places with context %}
+{% from "scan/chunk_places.wgsl" import find_offsets with context %}
 {% set source = text.sources[0] %}
 alias Loaded = array<{{ source.vector }}, {{ source.accesses }}>;  // a chunk in its storage form
 
@@ -15,7 +15,7 @@ fn load(index: u32, invocation: u32) -> Loaded {
 {% else %}
 fn load(index: u32) -> Loaded {
 {% endif %}
-{{ find_places() -}}
+{{ find_offsets() -}}
 {# The index of the first vector that this invocation loads. #}
     let at = {{ first_access(source, "first") }};
     return Loaded({% for i in range(source.accesses) %}{{ source.load_vector(nth_access(source, "at", i)) }}{{ ", " if not loop.last }}{% endfor %});

@@ -2,8 +2,8 @@
     that are before it, and joins them in halves. The last tile of a span posts the fold of all spans up to it, from the
     left, after the carry that came in.
     in:  the posts
-    out: `tile_leads`, in place k the total of the half that the tile is joined with if bit k of its number is set; in the
-         last place the fold of all spans before
+    out: `tile_leads`, at index k the total of the half that the tile is joined with if bit k of its number is set; in the
+         last element the fold of all spans before
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "shared/pause.wgsl" %}
 {% from "shared/wait.wgsl" import wait with context %}
@@ -12,9 +12,9 @@
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 const TILES_PER_SPAN = {{ kernel.tiles_per_span }}u;
 
-// First the aggregates of the span's tiles, then in place i the total of the largest half that ends with tile i and
-// begins at a multiple of its size (Fenwick 1994). Such totals are in the places before the tile. A
-// tile that ends the span has one in its own place, too.
+// First the aggregates of the span's tiles, then at index i the total of the largest half that ends with tile i and
+// begins at a multiple of its size (Fenwick 1994). Such totals are at the indices before the tile. A
+// tile that ends the span has one at its own index, too.
 var<workgroup> halves: array<{{ text.shared_item }}, TILES_PER_SPAN>;
 var<workgroup> shared_late: u32;  // 1 if a tile is late
 
@@ -86,7 +86,7 @@ fn await_leads(invocation: u32, tile: u32) -> bool {
     if (!all_posted(invocation)) {
         return false;
     }
-    if (workgroupUniformLoad(&shared_exact) == 0u) {  // places from `seen` on have any numbers, which change no others
+    if (workgroupUniformLoad(&shared_exact) == 0u) {  // elements from `seen` on have any numbers, which change no others
 {{ join_fours("halves", "TILES_PER_SPAN", kernel.tiles_per_span) | indent(4, true) -}}
     } else {
         join_tiles(invocation, seen);

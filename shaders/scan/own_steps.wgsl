@@ -2,7 +2,7 @@
     total alone. Once the state before the chunk is known, the loop's own step takes it from element to element. So no
     element is combined twice, and an invocation keeps the sources, which are often fewer words than their maps. -#}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, head_at, find_places with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, head_at, find_offsets with context %}
 {% set value = "lead.value" if kernel.segmented else "lead" %}
 {% set heads_within = kernel.segmented and not kernel.heads_begin_chunks %}
 {% macro first_map(x) -%}
@@ -18,7 +18,7 @@ alias Results = array<Result, {{ kernel.tile.chunk }}>;
 
 fn load_sources(index: u32) -> Sources {
 {{ find_heads() if kernel.single_elements -}}
-{{ find_places() if kernel.reads_backwards -}}
+{{ find_offsets() if kernel.reads_backwards -}}
 {{ load_elements("first" if kernel.reads_backwards else "index") -}}
     return Sources({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
@@ -41,8 +41,8 @@ fn compose_chunk(index: u32, sources: Sources) -> Item {
     let before{{ position }} = {{ text.pick_element("head%d" % position, "seed%d" % position, "map") }};
     map = {{ extend_map("before%d" % position, "x%d" % position) }};
 {% else %}
-    let begun = {{ extend_map("seed0", "x0") }};
-    map = {{ text.pick_element("head0", "begun", "map") }};
+    let map_from_seed = {{ extend_map("seed0", "x0") }};
+    map = {{ text.pick_element("head0", "map_from_seed", "map") }};
 {% endif %}
     head = select(head, 1u, head{{ position }});
 {% endfor %}

@@ -1,8 +1,8 @@
 {#- The aggregate of a tile, of an operator that gives the same bits in any order. Each invocation combines its chunks
     element by element, then the elements of the one remaining chunk, and only then invocations exchange items.
     Elements past the end of the row are ignored. They come last in every order that is used here: in each chunk, among
-    the lanes and among the subgroups. So no identity is needed in their place. -#}
-{% from "scan/subgroup_scan.wgsl" import chunk_of, first_of, joined, load_steps, place with context %}
+    the lanes and among the subgroups. So no identity is needed instead of them. -#}
+{% from "scan/subgroup_scan.wgsl" import chunk_of, first_of, joined, load_steps, chunk_start with context %}
 // Combine each position of `sums` with the same position of a chunk that begins `left` elements before the end.
 fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
     let both = Chunk({% for position in range(kernel.tile.chunk) %}join(sums[{{ position }}], chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
@@ -27,7 +27,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let end = {{ "end_of(tile)" if kernel.tile.per_row else "params.length" }};
 {{ load_steps() -}}
 {% for step in range(kernel.tile.steps) %}
-    let sums{{ step }} = {{ "combine_chunks(sums%d, %s, end - min(%s, end))" % (step - 1, chunk_of(step), place(step)) if step else chunk_of(0) }};
+    let sums{{ step }} = {{ "combine_chunks(sums%d, %s, end - min(%s, end))" % (step - 1, chunk_of(step), chunk_start(step)) if step else chunk_of(0) }};
 {% endfor %}
     let own = scan_chunk(sums{{ kernel.tile.steps - 1 }});
     let left = end - min(first, end);

@@ -7,10 +7,10 @@
     strategy three_dispatch: reduce.wgsl and scan_totals.wgsl have computed the prefix before
     strategy alone:          a tile holds a whole row and has no prefix -#}
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
-{% from "scan/halves.wgsl" import chunk_place, loaded_items with context %}
+{% from "scan/halves.wgsl" import chunk_slot, loaded_items with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
 {% from "scan/prefix_result.wgsl" import await_prefix, look_for_prefix, name_prefix, share_look_back with context %}
-{% from "scan/subgroup_scan.wgsl" import first_of, load_steps, place, scan_bands, scan_steps with context %}
+{% from "scan/subgroup_scan.wgsl" import first_of, load_steps, chunk_start, scan_bands, scan_steps with context %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
@@ -56,7 +56,7 @@ var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals
 
 {% if spec.compacts %}
 {% for step in range(kernel.tile.steps) %}
-    rank_chunk({{ place(step) }} - tile * TILE_SIZE, loaded[{{ step }}], join_chunk(led, tile_lead, chunk{{ step }}));
+    rank_chunk({{ chunk_start(step) }} - tile * TILE_SIZE, loaded[{{ step }}], join_chunk(led, tile_lead, chunk{{ step }}));
 {% endfor %}
     workgroupBarrier();
 {% endif %}

@@ -57,7 +57,7 @@
 {% if spec.exclusive %}
     workgroupBarrier();
 {% for step in range(kernel.tile.steps) %}
-    scratch[{{ chunk_place(step) }}] = {{ text.to_shared("own[%d]" % ((step + 1) * kernel.tile.chunk - 1)) }};
+    scratch[{{ chunk_slot(step) }}] = {{ text.to_shared("own[%d]" % ((step + 1) * kernel.tile.chunk - 1)) }};
 {% endfor %}
     workgroupBarrier();
 {% endif %}

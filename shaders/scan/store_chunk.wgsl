@@ -1,13 +1,13 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
-{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
+{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_offsets, find_ends with context %}
 {% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.stores_one_total %}
-// Return the item at a place in a chunk.
-fn item_in(chunk: Chunk, place: u32) -> Item {
+// Return the item at an index in a chunk.
+fn item_in(chunk: Chunk, index: u32) -> Item {
     var item = chunk[0];
 {% for position in range(1, kernel.tile.chunk) %}
-    item = pick(place == {{ position }}u, chunk[{{ position }}], item);
+    item = pick(index == {{ position }}u, chunk[{{ position }}], item);
 {% endfor %}
     return item;
 }
@@ -21,7 +21,7 @@ fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
 fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk" }}) {
 {% endif %}
 {{ find_heads() if needs_heads -}}
-{{ find_places() if spec.neighbour_field or kernel.reads_backwards -}}
+{{ find_offsets() if spec.neighbour_field or kernel.reads_backwards -}}
 {% if spec.neighbour_field %}
 {{ find_ends() -}}
 {% for position in range(kernel.tile.chunk) %}

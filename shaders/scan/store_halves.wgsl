@@ -1,26 +1,26 @@
 {#- Steps 3 and 4 of a tile in the canonical order: join the halves before the tile from the nearest on, and store.
     in:  `own`, the items of the invocation, scanned within the tile; in an exclusive scan, the last item of each chunk
          is in `scratch`
-         `tile_leads`, in place k what the tile is joined with if bit k of its number is set -#}
-{% from "scan/halves.wgsl" import chunk_place with context %}
+         `tile_leads`, at index k what the tile is joined with if bit k of its number is set -#}
+{% from "scan/halves.wgsl" import chunk_slot with context %}
 {% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
 {% macro same(item) %}Leads({% for step in range(steps) %}{{ item }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
     // 3. Join the halves before the tile.
 {% if spec.exclusive %}
-    var result = Items({% for step in range(steps) %}{{ text.from_shared("scratch[%s]" % ("max(invocation, 1u) - 1u" if step == 0 else chunk_place(step) ~ " - 1u")) }}{% for position in range(chunk - 1) %}, own[{{ step * chunk + position }}]{% endfor %}{{ ", " if not loop.last }}{% endfor %});
-    var begun = invocation > 0u;  // result[0] has what is before the invocation's first item
+    var result = Items({% for step in range(steps) %}{{ text.from_shared("scratch[%s]" % ("max(invocation, 1u) - 1u" if step == 0 else chunk_slot(step) ~ " - 1u")) }}{% for position in range(chunk - 1) %}, own[{{ step * chunk + position }}]{% endfor %}{{ ", " if not loop.last }}{% endfor %});
+    var has_lead = invocation > 0u;  // result[0] has what is before the invocation's first item
 {% else %}
     var result = own;
 {% endif %}
 {% macro join_half(half, suffix) %}
         let half = {{ half }};
 {% if spec.exclusive %}
-        let begin = pick(begun, join(half, result[0]), half);
+        let begin = pick(has_lead, join(half, result[0]), half);
 {% endif %}
         result = join_halves{{ suffix }}({{ same("half") }}, result);
 {% if spec.exclusive %}
         result[0] = begin;
-        begun = true;
+        has_lead = true;
 {% endif %}
 {% endmacro %}
 {% macro join_tile(suffix) %}
@@ -59,5 +59,5 @@
 
     // 4. Store every element once.
 {% for step in range(steps) %}
-    store_chunk({{ place(step) }}, Chunk({% for position in range(chunk) %}result[{{ step * chunk + position }}]{{ ", " if not loop.last }}{% endfor %}));
+    store_chunk({{ chunk_start(step) }}, Chunk({% for position in range(chunk) %}result[{{ step * chunk + position }}]{{ ", " if not loop.last }}{% endfor %}));
 {% endfor %}

@@ -53,7 +53,7 @@
 {% set lead = "band_lead" ~ own if kernel.tile.bands > 1 else "lead" %}
 {% set known = "true" if own else "known" %}
 {% if kernel.keeps_storage_form %}
-    let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded[{{ step }}])));
+    let scanned{{ step }} = scan_chunk(chunk_of({{ chunk_start(step) }}, again(loaded[{{ step }}])));
     let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
 {% if text.packs_heads %}
@@ -70,20 +70,20 @@
 {% endif %}
     var result{{ step }} = join_before_heads({{ led }}, before{{ step }}, {{ shifted("Item(before%d, 0u)" % step, "local[%d]" % step) }}, heads{{ step }});
     result{{ step }}[0].value = before{{ step }};
-{{ store(place(step), "result" ~ step) -}}
+{{ store(chunk_start(step), "result" ~ step) -}}
 {% elif kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
     let joined{{ step }} = pick({{ known }}, join({{ lead }}, lead{{ step }}), lead{{ step }});
     let before{{ step }} = {{ "pick(lane > 0u, joined" ~ step ~ ", " ~ lead ~ ")" if begins else "joined" ~ step }};
 {% set led = "true" if step else "known || lane > 0u" %}
 {% if kernel.takes_steps %}
-    let result{{ step }} = take_steps({{ place(step) }}, before{{ step }}, loaded[{{ step }}]);
+    let result{{ step }} = take_steps({{ chunk_start(step) }}, before{{ step }}, loaded[{{ step }}]);
 {% elif spec.exclusive %}
     var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local[%d]" % step) }});
     result{{ step }}[0] = before{{ step }};
 {% else %}
     let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local[{{ step }}]);
 {% endif %}
-{{ store(place(step), "result" ~ step) -}}
+{{ store(chunk_start(step), "result" ~ step) -}}
 {% elif kernel.takes_steps %}
 {{ store("first", "take_steps(first, lead, loaded[0])") -}}
 {% elif spec.exclusive %}
@@ -97,9 +97,9 @@
     result0[0] = lead;
 {% endif %}
 {% endif %}
-{{ store(place(step), "result" ~ step) -}}
+{{ store(chunk_start(step), "result" ~ step) -}}
 {% else %}
-{{ store(place(step), "join_chunk(" ~ known ~ ", " ~ lead ~ ", chunk" ~ step ~ ")") -}}
+{{ store(chunk_start(step), "join_chunk(" ~ known ~ ", " ~ lead ~ ", chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
 {% if kernel.stores_one_total %}

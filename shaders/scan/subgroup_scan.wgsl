@@ -41,7 +41,7 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
-{% macro place(step) %}first{% if step %} + {{ step }}u * STEP_SIZE{% endif %}{% endmacro %}
+{% macro chunk_start(step) %}first{% if step %} + {{ step }}u * STEP_SIZE{% endif %}{% endmacro %}
 {#- An array of what the caller gives for each step. -#}
 {% macro each_step(type) -%}
 array<{{ type }}, STEPS>(
@@ -54,18 +54,18 @@ array<{{ type }}, STEPS>(
 {% macro load_steps() %}
 {% set form = "Sources" if kernel.takes_steps else "Loaded" if kernel.loads_words_first else "Chunk" %}
 {% set load = {"Sources": "load_sources", "Loaded": "load", "Chunk": "load_chunk"}[form] %}
-    let loaded = {% call(step) each_step(form) %}{{ load }}({{ place(step) }}{{ ", invocation" if kernel.exchanges_chunks }}){% endcall %};
+    let loaded = {% call(step) each_step(form) %}{{ load }}({{ chunk_start(step) }}{{ ", invocation" if kernel.exchanges_chunks }}){% endcall %};
 {% endmacro %}
 {#- The chunk of a step, once it is loaded. -#}
 {% macro chunk_of(step) -%}
-{{ "chunk_of(%s, loaded[%d]%s)" % (place(step), step, ", invocation" if kernel.exchanges_chunks else "") if kernel.loads_words_first else "loaded[%d]" % step }}
+{{ "chunk_of(%s, loaded[%d]%s)" % (chunk_start(step), step, ", invocation" if kernel.exchanges_chunks else "") if kernel.loads_words_first else "loaded[%d]" % step }}
 {%- endmacro %}
 {#- Scan the chunk of every step: `local` has the scans of the chunks. `lanes0` and on are the scans of their totals over
     the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no step waits for another. If the
     loop's own steps are taken, a chunk has a total only. -#}
 {% macro scan_steps() %}
 {% if kernel.takes_steps %}
-    let whole = {% call(step) each_step("Item") %}compose_chunk({{ place(step) }}, loaded[{{ step }}]){% endcall %};
+    let whole = {% call(step) each_step("Item") %}compose_chunk({{ chunk_start(step) }}, loaded[{{ step }}]){% endcall %};
 {% else %}
     let local = {% call(step) each_step("Chunk") %}scan_chunk({{ chunk_of(step) }}){% endcall %};
 {% endif %}

@@ -15,7 +15,7 @@ const STEP_SIZE = {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * C
 {% set bands = kernel.tile.bands_per_workgroup %}
 {% if bands > 1 %}
 const BANDS = {{ bands }}u;  // in a workgroup
-var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // the last place takes values that are not read
+var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // the last one takes values that are not read
 {% if kernel.totals_fit_subgroup %}
 {{ subgroup_scan("scan_totals", bands, kernel.loops_over_lanes) }}
 {% else %}

@@ -3,7 +3,7 @@
     Memory: for each tile, the segment that begins in it and goes on after it, or NO_SEGMENT; two elements for each tile:
     the combination before its first segment begins, and from where its last one begins; for each tile and for the end,
     the number of the first segment that begins there or later.
-    Heads: a bit for each element that begins a segment, and for the place after the last element.
+    Heads: a bit for each element that begins a segment, and for the index after the last element.
     Values: kernel, a gpuscan.planning.segment_plan.SegmentKernel; spec. -#}
 {% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
@@ -33,7 +33,7 @@ struct Params {
 @group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, {{ "read_write" if kernel.marks else "read" }}> heads: array<{{ "atomic<u32>" if kernel.marks else "u32" }}>;
 {% endif %}
 {% if kernel.checked %}
-@group(0) @binding({{ kernel.binding_of("verdict") }}) var<storage, read_write> verdict: Verdict;
+@group(0) @binding({{ kernel.binding_of("validation_flag") }}) var<storage, read_write> validation_flag: ValidationFlag;
 {% endif %}
 
 {% include "shared/element.wgsl" %}
@@ -44,27 +44,27 @@ struct Params {
 
 struct Span {
     start: u32,
-    stop: u32,  // the place after the last element
+    stop: u32,  // the index after the last element
 }
 
 // Return the offsets of a segment, by its number among the segments of all rows.
 fn offsets_of(segment: u32) -> Span {
 {% if kernel.access.several_rows %}
-    let place = segment % params.segments;
+    let index = segment % params.segments;
 {% else %}
-    let place = segment;
+    let index = segment;
 {% endif %}
-    return Span(offset_at(place), offset_at(place + 1u));
+    return Span(offset_at(index), offset_at(index + 1u));
 }
 
 // Return where a segment with these offsets is. Wrong offsets end with their row.
-fn span_by(segment: u32, found: Span) -> Span {
+fn span_by(segment: u32, offsets_in_row: Span) -> Span {
 {% if kernel.access.several_rows %}
     let begin = segment / params.segments * params.row_length;
 {% else %}
     let begin = 0u;
 {% endif %}
-    return Span(begin + min(found.start, params.row_length), begin + min(found.stop, params.row_length));
+    return Span(begin + min(offsets_in_row.start, params.row_length), begin + min(offsets_in_row.stop, params.row_length));
 }
 
 fn span_of(segment: u32) -> Span {

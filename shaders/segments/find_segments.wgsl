@@ -1,20 +1,20 @@
 {#- First stage of a reduction of segments. The first workgroups find where the segments of each tile begin. The others look
     at all segments: they mark where segments begin, store the results of empty ones and check the offsets.
     in:  the offsets, the results of empty segments of each row
-    out: heads, cleared before; the first segments of tiles in memory; the destinations; the verdict -#}
+    out: heads, cleared before; the first segments of tiles in memory; the destinations; the validation flag -#}
 {% include "segments/call.wgsl" %}
 {% if kernel.fills %}
 @group(0) @binding({{ kernel.binding_of("fills") }}) var<storage, read> fills: array<u32>;
 {% endif %}
 
-// Return the number of the first segment that begins at this place or later.
-fn find_segment(place: u32) -> u32 {
+// Return the number of the first segment that begins at this position or later.
+fn find_segment(position: u32) -> u32 {
 {% if kernel.access.several_rows %}
-    let row = place / params.row_length;
+    let row = position / params.row_length;
 {% else %}
     let row = 0u;
 {% endif %}
-    let wanted = place - row * params.row_length;
+    let wanted = position - row * params.row_length;
     var low = 0u;
     var high = params.segments;
     while (low < high) {
@@ -28,8 +28,8 @@ fn find_segment(place: u32) -> u32 {
     return row * params.segments + low;
 }
 
-fn mark(place: u32) {
-    atomicOr(&heads[place >> 5u], 1u << (place & 31u));
+fn mark(position: u32) {
+    atomicOr(&heads[position >> 5u], 1u << (position & 31u));
 }
 
 {% from "shared/main.wgsl" import main %}

@@ -4,7 +4,7 @@
     in:  the sources, the offsets, heads, the first segments of tiles, the initial values
     out: the destinations; memory: what is left of segments that cross the ends of tiles -#}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, find_indices, find_places with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_indices, find_offsets with context %}
 {% from "scan/subgroup_scan.wgsl" import scan_bands, subgroup_scan with context %}
 {% from "segments/call.wgsl" import write_element with context %}
 {% include "segments/call.wgsl" %}
@@ -17,39 +17,39 @@ alias Elements = array<Element, CHUNK>;
 
 const OWN = STEPS * CHUNK;  // neighbouring elements that an invocation combines
 
-// The combinations at the ends of segments, each in the place of its last element. After the elements of each invocation
+// The combinations at the ends of segments, each at the index of its last element. After the elements of each invocation
 // there is a gap of one word, which spreads them over banks.
 var<workgroup> staged: array<u32, TILE_SIZE * ELEMENT_WORDS + WORKGROUP_SIZE>;
 
-fn slot_of(place: u32) -> u32 {
-    return place * ELEMENT_WORDS + place / OWN;
+fn slot_of(position: u32) -> u32 {
+    return position * ELEMENT_WORDS + position / OWN;
 }
 
-fn staged_element(place: u32) -> Element {
-    let at = slot_of(place);
+fn staged_element(position: u32) -> Element {
+    let at = slot_of(position);
     return {{ text.element_from_words("staged", "at + ") }};
 }
 
-fn stage_element(place: u32, value: Element) {
-    let at = slot_of(place);
+fn stage_element(position: u32, value: Element) {
+    let at = slot_of(position);
 {{ write_element("staged") -}}
 }
 
 fn load_chunk(index: u32) -> Elements {
 {{ find_heads() if spec.index_step -}}
-{{ find_places() -}}
+{{ find_offsets() -}}
 {{ find_indices() if spec.index_step -}}
 {{ load_elements("first") -}}
     return Elements({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 
-// Return the last of some segments that begins at this place or before it.
-fn segment_at(place: u32, first: u32, end: u32) -> u32 {
+// Return the last of some segments that begins at this position or before it.
+fn segment_at(position: u32, first: u32, end: u32) -> u32 {
     var low = first;
     var high = end;
     while (high - low > 1u) {
         let middle = low + (high - low) / 2u;
-        if (span_of(middle).start <= place) {
+        if (span_of(middle).start <= position) {
             low = middle;
         } else {
             high = middle;
@@ -151,11 +151,11 @@ fn store_whole(segment: u32, span: Span, begin: u32, end: u32) {
             }
 {% endfor %}
         }
-    } else {  // most segments are empty, so each place is looked up instead of each segment
-        for (var place = begin + invocation; place < end; place += WORKGROUP_SIZE) {
-            let segment = segment_at(place, first, last);
+    } else {  // most segments are empty, so each position is looked up instead of each segment
+        for (var position = begin + invocation; position < end; position += WORKGROUP_SIZE) {
+            let segment = segment_at(position, first, last);
             let span = span_of(segment);
-            if (span.start == place) {
+            if (span.start == position) {
                 store_whole(segment, span, begin, end);
             }
         }

@@ -9,16 +9,16 @@ const FEW = {{ kernel.few_parts }}u;  // parts that one invocation joins
 
 var<workgroup> many: array<u32, TILES>;  // the tiles with a segment of more parts
 var<workgroup> counted: atomic<u32>;
-var<workgroup> known: u32;
+var<workgroup> segment_count: u32;
 var<workgroup> staged: array<u32, WORKGROUP_SIZE * ELEMENT_WORDS>;
 
-fn staged_element(place: u32) -> Element {
-    let at = place * ELEMENT_WORDS;
+fn staged_element(position: u32) -> Element {
+    let at = position * ELEMENT_WORDS;
     return {{ text.element_from_words("staged", "at + ") }};
 }
 
-fn stage_element(place: u32, value: Element) {
-    let at = place * ELEMENT_WORDS;
+fn stage_element(position: u32, value: Element) {
+    let at = position * ELEMENT_WORDS;
 {{ write_element("staged") -}}
 }
 
@@ -64,9 +64,9 @@ fn join_tiles(invocation: u32, first: u32) {
     }
     workgroupBarrier();
     if (invocation == 0u) {
-        known = atomicLoad(&counted);
+        segment_count = atomicLoad(&counted);
     }
-    let count = workgroupUniformLoad(&known);
+    let count = workgroupUniformLoad(&segment_count);
     for (var i = 0u; i < count; i++) {
         let begin = many[i];
         let segment = memory[begin];

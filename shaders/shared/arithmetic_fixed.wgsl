@@ -55,8 +55,8 @@ fn f32_sum(a: f32, b: f32) -> f32 {
     let left = select(x, f32_enlarged(x), small);
     let right = select(y, f32_enlarged(y), small);
     let sum = f32_settled(f32_hidden(left) + f32_hidden(right));
-    let found = select(sum, f32_reduced(sum), small);
-    return bitcast<f32>(select(found, 0x7fc00000u, (found & 0x7fffffffu) > 0x7f800000u));
+    let computed = select(sum, f32_reduced(sum), small);
+    return bitcast<f32>(select(computed, 0x7fc00000u, (computed & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_difference" in helpers %}
@@ -88,8 +88,8 @@ fn f32_product(a: f32, b: f32) -> f32 {
     let lost = select(low << 1u, low, top == 1u) != 0u;
     let exact = scaled_round(vec2<u32>(significand | select(0u, 1u, lost), p.y + q.y + top), sign);
     let special = select(sign | 0x7f800000u, 0x7fc00000u, (max(x, y) > 0x7f800000u) | (min(x, y) == 0u));
-    let found = select(exact, special, max(x, y) >= 0x7f800000u);
-    return bitcast<f32>(select(found, product, (size > 0x00800000u) & (size < 0x7f800000u)));
+    let computed = select(exact, special, max(x, y) >= 0x7f800000u);
+    return bitcast<f32>(select(computed, product, (size > 0x00800000u) & (size < 0x7f800000u)));
 }
 {% endif %}
 {#- ----- Quick steps

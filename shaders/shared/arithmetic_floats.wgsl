@@ -72,15 +72,15 @@ fn {{ float }}_order(x: {{ float }}) -> {{ int }} {
     return bits ^ ((bits >> {{ top }}u) & {{ magnitude }}{{ i }});
 }
 {% endif %}
-{% for place, bound, shift, nan in (
+{% for side, bound, shift, nan in (
     ("above", "min", "-", "0x7f000002i" if float == "f32" else "0x7fe0000000000002li"),
     ("below", "max", "+", "-0x7f000003i" if float == "f32" else "-0x7fe0000000000003li"),
 ) %}
-{% if float ~ "_order_nan_" ~ place in helpers %}
+{% if float ~ "_order_nan_" ~ side in helpers %}
 
-// The same with every NaN at one place {{ place }} all numbers. By their bits, NaN of one sign are at each end of the order.
+// The same with every NaN equal, {{ side }} all numbers. By their bits, NaN of one sign are at each end of the order.
 // The shift wraps around and brings them together, and the bound makes them equal.
-fn {{ float }}_order_nan_{{ place }}(x: {{ float }}) -> {{ int }} {
+fn {{ float }}_order_nan_{{ side }}(x: {{ float }}) -> {{ int }} {
     return {{ bound }}({{ float }}_order(x) {{ shift }} {{ fraction }}{{ i }}, {{ nan }});
 }
 {% endif %}
@@ -92,7 +92,7 @@ fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
     return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
 }
 {% endif %}
-{% for name, ahead, place in (
+{% for name, ahead, side in (
     ("minimum", "<=", "below"), ("maximum", ">=", "above"), ("fmin", "<=", "above"), ("fmax", ">=", "below"),
 ) %}
 {% if float ~ "_" ~ name in helpers %}
@@ -103,7 +103,7 @@ fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
 // A NaN operand is the result; of two, `a` is.
 {% endif %}
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
-    return select(b, a, {{ float }}_order_nan_{{ place }}(a) {{ ahead }} {{ float }}_order_nan_{{ place }}(b));
+    return select(b, a, {{ float }}_order_nan_{{ side }}(a) {{ ahead }} {{ float }}_order_nan_{{ side }}(b));
 }
 {% endif %}
 {% endfor %}

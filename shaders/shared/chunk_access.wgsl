@@ -207,8 +207,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% for number in text.result_numbers(access, result) %}
 {% set words = text.storage_words(access, number) %}
 {% if access.field.scalar.packed %}
-{% set place = "(%s * %du + %du)" % (at, access.field.count, loop.index0) %}
-    atomicOr(&{{ access.name }}[{{ place }} / {{ access.field.scalar.per_word }}u], ({{ words[0] }}) << ({{ place }} % {{ access.field.scalar.per_word }}u * {{ access.field.scalar.bits }}u));
+{% set index = "(%s * %du + %du)" % (at, access.field.count, loop.index0) %}
+    atomicOr(&{{ access.name }}[{{ index }} / {{ access.field.scalar.per_word }}u], ({{ words[0] }}) << ({{ index }} % {{ access.field.scalar.per_word }}u * {{ access.field.scalar.bits }}u));
 {% else %}
 {% set start = "%s * %du + %du" % (at, access.field.words, loop.index0 * words | length) %}
 {% for word in words %}

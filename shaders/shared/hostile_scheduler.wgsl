@@ -6,19 +6,19 @@
     bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together -#}
 // ----- Scheduler
 {% if kernel.test_build.scheduler == "random" %}
-const LOADS = 0u;  // places to idle at
+const LOADS = 0u;  // points to idle at
 const POSTS = 1u;
 const STORES = 2u;
 const LONGEST_DELAY = {{ 64 if kernel.target.is_cpu_adapter else 1024 }}u;  // looks at the state
 const LONGEST_POST_DELAY = {{ 1024 if kernel.target.is_cpu_adapter else 4096 }}u;  // longer than a fallback waits
 
 // Idle with a probability of one in four.
-fn idle(place: u32, tile: u32, who: u32, longest: u32) {
-    let seed = (params.epoch * 3u + place) * 747796405u + tile * WORKGROUP_SIZE + who;
+fn idle(point: u32, tile: u32, who: u32, longest: u32) {
+    let seed = (params.epoch * 3u + point) * 747796405u + tile * WORKGROUP_SIZE + who;
     let mixed = ((seed >> ((seed >> 28u) + 4u)) ^ seed) * 277803737u;
     let chance = ((mixed >> 22u) ^ mixed) * 2654435769u;
-    let turns = select(0u, (chance >> 8u) % longest, chance >> 30u == 0u);
-    for (var turn = 0u; turn < turns; turn++) {
+    let spins = select(0u, (chance >> 8u) % longest, chance >> 30u == 0u);
+    for (var spin = 0u; spin < spins; spin++) {
         if ({{ "subgroupAny(given_up())" if kernel.subgroups else "given_up()" }}) {
             break;
         }

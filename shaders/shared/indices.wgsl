@@ -19,12 +19,12 @@ fn index_at(at: u32) -> Index {
 {% elif scalar.kind == "signed" %}
 {% if scalar.packed %}
     let word = bitcast<i32>({{ array }}[at / {{ scalar.per_word }}u]);
-    let found = extractBits(word, at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+    let value = extractBits(word, at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
 {% else %}
-    let found = bitcast<i32>({{ array }}[at]);
+    let value = bitcast<i32>({{ array }}[at]);
 {% endif %}
     // The difference wraps for the least number, and is its size all the same.
-    return Index(found < 0, select(u32(found), 0u - bitcast<u32>(found), found < 0));
+    return Index(value < 0, select(u32(value), 0u - bitcast<u32>(value), value < 0));
 {% elif scalar.packed %}
     let bits = extractBits({{ array }}[at / {{ scalar.per_word }}u], at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
     return Index(false, {{ "min(bits, 1u)" if scalar.kind == "bool" else "bits" }});

@@ -37,14 +37,14 @@ fn differ(a: Key, b: Key) -> bool {
 }
 {% endmacro %}
 
-{#- The key at a place of an array with `width` words in each of its elements. -#}
-{% macro key_in(array, scalar, place, width=1) -%}
+{#- The key at an index of an array with `width` words in each of its elements. -#}
+{% macro key_in(array, scalar, index, width=1) -%}
 {%- if scalar.packed -%}
-Key(extractBits({{ word_in(array, place ~ " / " ~ scalar.per_word ~ "u", width) }}, {{ place }} % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u))
+Key(extractBits({{ word_in(array, index ~ " / " ~ scalar.per_word ~ "u", width) }}, {{ index }} % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u))
 {%- elif scalar.words == 2 -%}
-Key({{ word_in(array, place ~ " * 2u", width) }}, {{ word_in(array, place ~ " * 2u + 1u", width) }})
+Key({{ word_in(array, index ~ " * 2u", width) }}, {{ word_in(array, index ~ " * 2u + 1u", width) }})
 {%- else -%}
-Key({{ word_in(array, place, width) }})
+Key({{ word_in(array, index, width) }})
 {%- endif -%}
 {%- endmacro %}
 

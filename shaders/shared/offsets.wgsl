@@ -1,28 +1,28 @@
 {#- Offsets of segments, as in CSR's indptr, of any kind of integer: `offset_at` loads one from the array `offsets`. With
-    `checked`, what is wrong with them is reported in the buffer `verdict`, by `check_offsets`.
+    `checked`, what is wrong with them is reported in the buffer `validation_flag`, by `check_offsets`.
     Values: scalar: the kind of offset; checked; needs_full: True to report also that a segment is empty. -#}
 {% macro offset_functions(scalar, checked, needs_full) %}
 // Stands for an offset that no array has: a negative one, or one of more than 32 bits.
 const NO_OFFSET = 0xffffffffu;
 
-fn offset_at(place: u32) -> u32 {
+fn offset_at(index: u32) -> u32 {
 {% if scalar.packed and scalar.kind == "signed" %}
-    let word = bitcast<i32>(offsets[place / {{ scalar.per_word }}u]);
-    let found = extractBits(word, place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
-    return select(u32(found), NO_OFFSET, found < 0);
+    let word = bitcast<i32>(offsets[index / {{ scalar.per_word }}u]);
+    let offset = extractBits(word, index % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+    return select(u32(offset), NO_OFFSET, offset < 0);
 {% elif scalar.packed %}
-    return extractBits(offsets[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+    return extractBits(offsets[index / {{ scalar.per_word }}u], index % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
 {% elif scalar.words == 2 %}
-    return select(offsets[2u * place], NO_OFFSET, offsets[2u * place + 1u] != 0u);
+    return select(offsets[2u * index], NO_OFFSET, offsets[2u * index + 1u] != 0u);
 {% elif scalar.kind == "signed" %}
-    return select(offsets[place], NO_OFFSET, offsets[place] >= 0x80000000u);
+    return select(offsets[index], NO_OFFSET, offsets[index] >= 0x80000000u);
 {% else %}
-    return offsets[place];
+    return offsets[index];
 {% endif %}
 }
 {% if checked %}
 
-struct Verdict {
+struct ValidationFlag {
     fall: atomic<u32>,  // NO_OFFSET minus the first segment that ends before it begins, or after the row; 0 if none does
     first: u32,  // the first offset, which has to be 0
     beyond: u32,  // the last offset + 1 if it is not the length, else 0
@@ -32,17 +32,17 @@ struct Verdict {
 // Report what is wrong with a segment, by its number among all `segments` of a row of this length.
 fn check_offsets(number: u32, start: u32, stop: u32, length: u32, segments: u32) {
     if (start > stop || stop > length) {
-        atomicMax(&verdict.fall, NO_OFFSET - number);
+        atomicMax(&validation_flag.fall, NO_OFFSET - number);
     }
     if (number == 0u && start != 0u) {
-        verdict.first = start;
+        validation_flag.first = start;
     }
     if (number + 1u == segments && stop != length) {
-        verdict.beyond = stop + 1u;
+        validation_flag.beyond = stop + 1u;
     }
 {% if needs_full %}
     if (start == stop) {
-        atomicMax(&verdict.empty, NO_OFFSET - number);
+        atomicMax(&validation_flag.empty, NO_OFFSET - number);
     }
 {% endif %}
 }

@@ -2,12 +2,12 @@
     sort/keys.wgsl.
     Values: scalar: the kind of key. -#}
 
-{#- The key at a place of an `array<Key>`, widened to whole words. -#}
-{% macro key_at(array, place) -%}
+{#- The key at an index of an `array<Key>`, widened to whole words. -#}
+{% macro key_at(array, index) -%}
 {%- if scalar.packed -%}
-extractBits({{ array }}[({{ place }}) / {{ scalar.per_word }}u], ({{ place }}) % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u)
+extractBits({{ array }}[({{ index }}) / {{ scalar.per_word }}u], ({{ index }}) % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u)
 {%- else -%}
-{{ array }}[{{ place }}]
+{{ array }}[{{ index }}]
 {%- endif -%}
 {%- endmacro %}
 

@@ -1,4 +1,4 @@
-{#- What the stages of a selective scan have in common: the call, the place of a workgroup, and loads of weights.
+{#- What the stages of a selective scan have in common: the call, the position of a workgroup, and loads of weights.
     Values: channels, times, states; varying: the weights that depend on time, and not on the channel. -#}
 struct Call {
     batches: u32,
@@ -36,7 +36,7 @@ const PITCH = TIMES + 1u;
 @group(0) @binding(0) var<uniform> call: Call;
 
 // The channels of a workgroup: neighbours of one group.
-struct Place {
+struct Position {
     batch: u32,
     group: u32,
     strip: u32,  // which channels of the group
@@ -55,13 +55,13 @@ fn row_count() -> u32 {
     return call.batches * call.groups * call.channels;
 }
 
-// Return the chunk of a workgroup. It is no part of its place, which depends on the lane: Dawn allows barriers only where
+// Return the chunk of a workgroup. It is no part of its position, which depends on the lane: Dawn allows barriers only where
 // all invocations take the same path.
 fn chunk_of(number: u32) -> u32 {
     return number / strip_count() / call.groups / call.batches;
 }
 
-fn place_of(number: u32, lane: u32) -> Place {
+fn position_of(number: u32, lane: u32) -> Position {
     let strips = strip_count();
     let strip = number % strips;
     let group = number / strips % call.groups;
@@ -70,7 +70,7 @@ fn place_of(number: u32, lane: u32) -> Place {
     let first_row = (batch * call.groups + group) * call.channels + first_channel;
     let present = min(CHANNELS, call.channels - first_channel);
     let own = min(lane, present - 1u);
-    return Place(batch, group, strip, first_row, present, lane < present, first_channel + own, first_row + own);
+    return Position(batch, group, strip, first_row, present, lane < present, first_channel + own, first_row + own);
 }
 
 fn is_state(state: u32) -> bool {
@@ -78,13 +78,13 @@ fn is_state(state: u32) -> bool {
 }
 
 // Return where the numbers of the invocation's channel begin.
-fn decays_at(place: Place) -> u32 {
-    return place.batch * call.decays_batch + (place.group * call.channels + place.channel) * call.state_count + call.first_state;
+fn decays_at(position: Position) -> u32 {
+    return position.batch * call.decays_batch + (position.group * call.channels + position.channel) * call.state_count + call.first_state;
 }
 {% for name in ("inward", "outward") if name in varying + fixed %}
 
-fn {{ name }}_begin(place: Place) -> u32 {
-    return place.batch * call.{{ name }}_batch + place.group * call.{{ name }}_group + {{ "call.first_state * call.length" if name in varying else "place.channel * call." ~ name ~ "_channel + call.first_state" }};
+fn {{ name }}_begin(position: Position) -> u32 {
+    return position.batch * call.{{ name }}_batch + position.group * call.{{ name }}_group + {{ "call.first_state * call.length" if name in varying else "position.channel * call." ~ name ~ "_channel + call.first_state" }};
 }
 {% endfor %}
 {% for name in varying %}
@@ -93,8 +93,8 @@ fn {{ name }}_begin(place: Place) -> u32 {
 fn {{ name }}_of(begin: u32, quad: u32, time: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
     let state = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-    let place = vec4(begin + time) + min(state, vec4(rest - 1u)) * call.length;
-    let found = vec4({{ name }}[place.x], {{ name }}[place.y], {{ name }}[place.z], {{ name }}[place.w]);
-    return select(vec4<f32>(), found, state < vec4(rest));
+    let position = vec4(begin + time) + min(state, vec4(rest - 1u)) * call.length;
+    let loaded = vec4({{ name }}[position.x], {{ name }}[position.y], {{ name }}[position.z], {{ name }}[position.w]);
+    return select(vec4<f32>(), loaded, state < vec4(rest));
 }
 {% endfor %}

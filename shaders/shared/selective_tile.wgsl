@@ -1,9 +1,9 @@
 {#- A tile of a selective scan: TIMES steps of the inputs of a workgroup's channels, and of the weights that vary. It goes
     through registers, so that the next tile is loaded while one is computed.
     Values: channels, times, states; invocations: of a workgroup, which divide the numbers of a tile of an input.
-    Arguments: inputs: for each input, its name and the expression of its number `at` a place of (batch, group, channel,
+    Arguments: inputs: for each input, its name and the expression of its number `at` an index of (batch, group, channel,
     time); varying: the weights that depend on time, and not on the channel. -#}
-{% set turns = channels * times // invocations %}
+{% set loads_each = channels * times // invocations %}
 {% set quads = (times * states // 4 + invocations - 1) // invocations %}
 
 {% macro declare_tile(inputs, varying) %}
@@ -17,7 +17,7 @@ var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
 
 {% macro declare_next(inputs, varying) %}
 {% for name in inputs %}
-{% for i in range(turns) %}
+{% for i in range(loads_each) %}
     var next_{{ name }}{{ i }}: f32;
 {% endfor %}
 {% endfor %}
@@ -31,12 +31,12 @@ var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
 {#- Load a tile that begins at `start` into registers, without branches. Neighbouring invocations load neighbouring times.
     Inputs at `end` and beyond, and inputs of channels that do not exist, are 0. -#}
 {% macro load_tile(inputs, varying, start, end) %}
-{% for i in range(turns) %}
+{% for i in range(loads_each) %}
     {
         let row = (lane + {{ i * invocations }}u) / TIMES;
         let time = {{ start }} + (lane + {{ i * invocations }}u) % TIMES;
-        let exists = (row < place.present) & (time < {{ end }});
-        let at = (place.first_row + min(row, place.present - 1u)) * call.length + min(time, {{ end }} - 1u);
+        let exists = (row < position.present) & (time < {{ end }});
+        let at = (position.first_row + min(row, position.present - 1u)) * call.length + min(time, {{ end }} - 1u);
 {% for name, source in inputs.items() %}
         next_{{ name }}{{ i }} = select(0.0, {{ source }}, exists);
 {% endfor %}
@@ -51,7 +51,7 @@ var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
 
 {#- Put the loaded tile into workgroup memory, where all invocations read it after a barrier. -#}
 {% macro share_tile(inputs, varying) %}
-{% for i in range(turns) %}
+{% for i in range(loads_each) %}
 {% for name in inputs %}
         tile_{{ name }}[(lane + {{ i * invocations }}u) / TIMES * PITCH + (lane + {{ i * invocations }}u) % TIMES] = next_{{ name }}{{ i }};
 {% endfor %}

@@ -28,34 +28,34 @@ struct Post {
 // The posts of wide items are interleaved for BLOCK neighbours: the first words of all of them, then the second words,
 // and so on. So the lanes of a block read whole cache lines. The posts of narrow items are contiguous, so that fewer
 // tiles write to one cache line.
-fn place_of_post(post: u32) -> u32 {
+fn offset_of_post(post: u32) -> u32 {
     return post / BLOCK * (BLOCK * POST_WORDS) + post % BLOCK;
 }
 
 {% endif %}
-{% macro place_of(post) %}{{ "place_of_post(" ~ post ~ ")" if kernel.wide else post ~ " * POST_WORDS" }}{% endmacro %}
+{% macro offset_of(post) %}{{ "offset_of_post(" ~ post ~ ")" if kernel.wide else post ~ " * POST_WORDS" }}{% endmacro %}
 fn aggregate_of(tile: u32) -> u32 {
-    return {{ place_of("tile") }};
+    return {{ offset_of("tile") }};
 }
 
 {% if spec.everywhere %}
 // Return the post that holds the fold of all spans up to this one.
 fn fold_of(span: u32) -> u32 {
-    return {{ place_of("(blocks_of(params.tiles) * BLOCK + span)") }};
+    return {{ offset_of("(blocks_of(params.tiles) * BLOCK + span)") }};
 }
 {% elif kernel.wait_policy.one_workgroup_folds %}
 // Return the post that holds the prefix of the next tile.
 fn prefix_after(tile: u32) -> u32 {
-    return {{ place_of("(blocks_of(params.tiles) * BLOCK + tile)") }};
+    return {{ offset_of("(blocks_of(params.tiles) * BLOCK + tile)") }};
 }
 {% else %}
 fn total_of(block: u32) -> u32 {
-    return {{ place_of("(blocks_of(params.tiles) * BLOCK + block)") }};
+    return {{ offset_of("(blocks_of(params.tiles) * BLOCK + block)") }};
 }
 
 fn prefix_of(block: u32) -> u32 {
     let blocks = blocks_of(params.tiles);
-    return {{ place_of("((blocks + blocks_of(blocks)) * BLOCK + block)") }};
+    return {{ offset_of("((blocks + blocks_of(blocks)) * BLOCK + block)") }};
 }
 {% endif %}
 

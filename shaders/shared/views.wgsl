@@ -1,4 +1,4 @@
-{#- Arrays that a shader accesses where they are in their buffers: slices that begin at no place where a buffer can be bound,
+{#- Arrays that a shader accesses where they are in their buffers: slices that begin at no offset where a buffer can be bound,
     and rows that are apart. Each access is of one 32-bit word, counted as if the array were contiguous.
     in: views, the parameters of the run. Units are words, or for packed numbers, those numbers. -#}
 // ----- Views
@@ -9,7 +9,7 @@
 {% macro define(access) %}
 {% set unit = "views[%du]" % access.array.number %}
 // Return the unit of the buffer that holds unit `at` of the array.
-fn place_in_{{ access.name }}(at: u32) -> u32 {
+fn index_in_{{ access.name }}(at: u32) -> u32 {
 {% if access.view == "rows" %}
     return {{ unit }}.x + at + at / {{ unit }}.y * {{ unit }}.z;
 {% else %}
@@ -21,13 +21,13 @@ fn place_in_{{ access.name }}(at: u32) -> u32 {
 // Return word `at` of the array.
 fn load_{{ access.name }}(at: u32) -> u32 {
 {% if access.per_word == 1 %}
-    return {{ access.name }}[place_in_{{ access.name }}(at)];
+    return {{ access.name }}[index_in_{{ access.name }}(at)];
 {% elif access.view == "rows" %}
 {% set bits = 32 // access.per_word %}
     var word = 0u;
 {% for part in range(access.per_word) %}
-    let place{{ part }} = place_in_{{ access.name }}(at * {{ access.per_word }}u + {{ part }}u);
-    word |= extractBits({{ access.name }}[place{{ part }} / {{ access.per_word }}u], place{{ part }} % {{ access.per_word }}u * {{ bits }}u, {{ bits }}u) << {{ part * bits }}u;
+    let index{{ part }} = index_in_{{ access.name }}(at * {{ access.per_word }}u + {{ part }}u);
+    word |= extractBits({{ access.name }}[index{{ part }} / {{ access.per_word }}u], index{{ part }} % {{ access.per_word }}u * {{ bits }}u, {{ bits }}u) << {{ part * bits }}u;
 {% endfor %}
     return word;
 {% else %}

@@ -1,9 +1,9 @@
 {#- Look again and again until something is posted, within bounds, and no longer once the run has timed out. The caller's
     lines are one look, number `spin` of its round. `given_up` is "" where no run times out: the rounds are one then. -#}
-{% macro wait(there, given_up, spins="SPINS_PER_ROUND") %}
+{% macro wait(arrived, given_up, spins="SPINS_PER_ROUND") %}
 {% set polls %}
     for (var spin = 0u; spin < {{ spins if given_up else spins ~ " * params.spin_rounds" }}; spin++) {
-        if ({{ there }}) {
+        if ({{ arrived }}) {
             break;
         }
 {{ caller() -}}
@@ -16,7 +16,7 @@
 {% endset %}
 {% if given_up %}
     for (var round = 0u; round < params.spin_rounds; round++) {
-        if ({{ there }} || {{ given_up }}) {
+        if ({{ arrived }} || {{ given_up }}) {
             break;
         }
 {{ (polls | indent(4, true)).rstrip() }}

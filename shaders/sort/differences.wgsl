@@ -18,13 +18,13 @@ const KEYS = {{ keys_per_invocation }}u;  // that an invocation reads
 @group(0) @binding(1) var<storage, read> input: array<Given>;
 @group(0) @binding(2) var<storage, read_write> differences: array<atomic<u32>, 3>;
 
-var<workgroup> found: array<atomic<u32>, 3>;
+var<workgroup> own_differences: array<atomic<u32>, 3>;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
     let begin = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE * KEYS + invocation;
     if (invocation < 3u) {
-        atomicStore(&found[invocation], 0u);  // some drivers do not clear workgroup memory (lavapipe)
+        atomicStore(&own_differences[invocation], 0u);  // some drivers do not clear workgroup memory (lavapipe)
     }
     workgroupBarrier();
     var bits = Key();
@@ -34,10 +34,10 @@ var<workgroup> found: array<atomic<u32>, 3>;
     for (var i = 0u; i < KEYS; i += {{ loads }}u) {
 {% for k in range(loads) %}
         let at{{ k }} = min(begin + (i + {{ k }}u) * WORKGROUP_SIZE, call.length - 1u);
-        let place{{ k }} = at{{ k }} % call.row_length;
+        let position{{ k }} = at{{ k }} % call.row_length;
         let key{{ k }} = key_at(at{{ k }});
-        let first{{ k }} = key_at(at{{ k }} - place{{ k }});
-        let previous{{ k }} = key_at(at{{ k }} - min(place{{ k }}, 1u));
+        let first{{ k }} = key_at(at{{ k }} - position{{ k }});
+        let previous{{ k }} = key_at(at{{ k }} - min(position{{ k }}, 1u));
 {% endfor %}
 {% for k in range(loads) %}
         let order{{ k }} = order_of(key{{ k }});
@@ -45,12 +45,12 @@ var<workgroup> found: array<atomic<u32>, 3>;
         falls = falls || precedes(order{{ k }}, order_of(previous{{ k }}));
 {% endfor %}
     }
-    atomicOr(&found[2], u32(falls));
+    atomicOr(&own_differences[2], u32(falls));
 {% for word in range(2 if scalar.bits == 64 else 1) %}
-    atomicOr(&found[{{ word }}], bits{{ "[%d]" % word if scalar.bits == 64 }});
+    atomicOr(&own_differences[{{ word }}], bits{{ "[%d]" % word if scalar.bits == 64 }});
 {% endfor %}
     workgroupBarrier();
     if (invocation < 3u) {
-        atomicOr(&differences[invocation], atomicLoad(&found[invocation]));
+        atomicOr(&differences[invocation], atomicLoad(&own_differences[invocation]));
     }
 }

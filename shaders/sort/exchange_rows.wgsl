@@ -1,13 +1,13 @@
 {#- Sort short rows, as many in a workgroup as fit, by exchanges in workgroup memory: a bitonic sort (Batcher, "Sorting
     networks and their applications", 1968). All comparisons put the smaller element first, so that what is behind the
-    end of a row stays there. An invocation has ITEMS elements in registers, at places that differ in a few neighbouring
+    end of a row stays there. An invocation has ITEMS elements in registers, at positions that differ in a few neighbouring
     bits, and makes all exchanges that these bits allow. Then elements move to other invocations, through workgroup
-    memory. With a payload, or in 8 and 16 bits, elements are compared by their place in the row, too, so that the sort
+    memory. With a payload, or in 8 and 16 bits, elements are compared by their position in the row, too, so that the sort
     is stable.
     in:  input: the keys, UNITS in a word; words: a word for each key, if payload is "words", or two, if it is "pairs"
-    out: keys: sorted; with `edges`, zeros before; places: the index of each key in its row, or its word
+    out: keys: sorted; with `edges`, zeros before; payloads: the index of each key in its row, or its word
     Values: the values of sort/given_keys.wgsl; log_capacity, log_items: the elements of a workgroup, and ITEMS, as
-        powers of 2; levels, exchanges: the places of a row, as a power of 2, and the exchanges that merge halves, as
+        powers of 2; levels, exchanges: the positions of a row, as a power of 2, and the exchanges that merge halves, as
         planning/sort_plan.py has them, or 0 and none to find these in a loop; edges: True if workgroups share words of
         the result; columns: True if a row's elements are not neighbours; with_keys: True to store the keys; payload:
         "none", "index", "words" or "pairs". -#}
@@ -23,7 +23,7 @@ struct Call {
     row_length: u32,
     inner: u32,  // from one element of a row to the next
     rows: u32,  // in all
-    levels: u32,  // a row has 2^levels places in workgroup memory
+    levels: u32,  // a row has 2^levels slots in workgroup memory
 }
 
 const WORKGROUP_SIZE = {{ 2 ** log_workgroup }}u;
@@ -41,23 +41,23 @@ alias Payload = {{ "vec2<u32>" if payload == "pairs" else "u32" }};
 @group(0) @binding(2) var<storage, read_write> keys: array<{{ "atomic<u32>" if edges else "Given" }}>;
 {% endif %}
 {% if payload != "none" %}
-@group(0) @binding({{ 3 if with_keys else 2 }}) var<storage, read_write> places: array<Payload>;
+@group(0) @binding({{ 3 if with_keys else 2 }}) var<storage, read_write> payloads: array<Payload>;
 {% endif %}
 {% if payload in ("words", "pairs") %}
 @group(0) @binding({{ 4 if with_keys else 3 }}) var<storage, read> words: array<Payload>;
 {% endif %}
 
 // One of the words of each element, while elements move from one invocation to another.
-var<workgroup> room: array<u32, CAPACITY>;
+var<workgroup> scratch: array<u32, CAPACITY>;
 
-// Return where the element of a place is kept, so that the places that a subgroup takes at a time are in different banks
+// Return where the element of a position is kept, so that the positions that a subgroup takes at a time are in different banks
 // of workgroup memory. swizzle(a ^ b) is swizzle(a) ^ swizzle(b).
-fn swizzle(place: u32) -> u32 {
-    return place ^ ((place >> LOG_ITEMS) & 31u);
+fn swizzle(position: u32) -> u32 {
+    return position ^ ((position >> LOG_ITEMS) & 31u);
 }
 
-// Return the place of an element of the workgroup from its number in the order of loads and stores.
-fn place_of(number: u32, log_rows: u32) -> u32 {
+// Return the position of an element of the workgroup from its number in the order of loads and stores.
+fn position_of(number: u32, log_rows: u32) -> u32 {
 {% if columns %}
     return ((number & ((1u << log_rows) - 1u)) << {{ row_levels }}) | (number >> log_rows);
 {% else %}
@@ -99,7 +99,7 @@ fn key_of(order: Key) -> Key {
 }
 {% if not restores %}
 
-// Return the key of an order and of the place in its row where the key was.
+// Return the key of an order and of the position in its row where the key was.
 fn sorted_key(order: Key, start: u32, origin: u32) -> Key {
 {% if scalar.kind == "bool" %}
     return key_at(element_of(start, origin));  // any byte but 0 is true
@@ -155,10 +155,10 @@ var<workgroup> shared_differs: u32;
 {% endfor %}
 {% endmacro %}
 {% macro move_items() %}
-{#- Move the items from the places of `place` and `step` to those of `next_place` and `next_step`, a word at a time. #}
+{#- Move the items from the positions of `position` and `step` to those of `next_position` and `next_step`, a word at a time. #}
         {
-            let from0 = place;
-            let to0 = next_place;
+            let from0 = position;
+            let to0 = next_position;
 {% for bit in range(log_items) %}
 {% for i in range(2 ** bit, 2 ** (bit + 1)) %}
             let from{{ i }} = from{{ i - 2 ** bit }} ^ step{{ bit }};
@@ -170,15 +170,15 @@ var<workgroup> shared_differs: u32;
             workgroupBarrier();
 {% endif %}
 {% for i in range(items) %}
-            room[from{{ i }}] = item{{ i }}_{{ part }};
+            scratch[from{{ i }}] = item{{ i }}_{{ part }};
 {% endfor %}
             workgroupBarrier();
 {% for i in range(items) %}
-            item{{ i }}_{{ part }} = room[to{{ i }}];
+            item{{ i }}_{{ part }} = scratch[to{{ i }}];
 {% endfor %}
 {% endfor %}
         }
-        place = next_place;
+        position = next_position;
 {% for bit in range(log_items) %}
         step{{ bit }} = next_step{{ bit }};
 {% endfor %}
@@ -214,7 +214,7 @@ var<workgroup> shared_differs: u32;
         atomicStore(&differs, 0u);
     }
     workgroupBarrier();
-    // If keys of the same order differ, a second round sorts by their old places: first the keys before zeros, then the
+    // If keys of the same order differ, a second round sorts by their old positions: first the keys before zeros, then the
     // zeros, then the keys between zeros and NaNs, and then the NaNs.
     for (var round = 0u; round < 2u; round++) {
     var differs_here = false;
@@ -222,12 +222,12 @@ var<workgroup> shared_differs: u32;
 {% for i in range(items) %}
     let key{{ i }} = key_at(select(0u, element_of(start{{ i }}, at{{ i }}), is_there{{ i }}));
 {% endfor %}
-    // Elements are at the places `place`, and where bits of their number say so, at the places of `step` from it.
-    var place = swizzle(place_of(invocation, log_rows));
+    // Elements are at the positions `position`, and where bits of their number say so, at the positions of `step` from it.
+    var position = swizzle(position_of(invocation, log_rows));
 {% for bit in range(log_items) %}
-    var step{{ bit }} = swizzle(place_of({{ 2 ** bit }}u * WORKGROUP_SIZE, log_rows));
+    var step{{ bit }} = swizzle(position_of({{ 2 ** bit }}u * WORKGROUP_SIZE, log_rows));
 {% endfor %}
-    let first_place = place;
+    let first_position = position;
 {% for bit in range(log_items) %}
     let first_step{{ bit }} = step{{ bit }};
 {% endfor %}
@@ -237,8 +237,8 @@ var<workgroup> shared_differs: u32;
     if (round == 0u) {
         differs_here = differs_here | (is_there{{ i }} & any(key_of(order{{ i }}) != key{{ i }}));
     } else {
-        let kind = select(select(select(2u, 0u, precedes(order{{ i }}, ZERO)), 1u, all(order{{ i }} == ZERO)), 3u, all(order{{ i }} == NAN));
-        order{{ i }} = {{ "Key(0u, (kind << 16u) | at%d)" % i if words == 2 else "(kind << 16u) | at%d" % i }};
+        let rank_class = select(select(select(2u, 0u, precedes(order{{ i }}, ZERO)), 1u, all(order{{ i }} == ZERO)), 3u, all(order{{ i }} == NAN));
+        order{{ i }} = {{ "Key(0u, (rank_class << 16u) | at%d)" % i if words == 2 else "(rank_class << 16u) | at%d" % i }};
     }
 {% endif %}
 {% if narrow %}
@@ -255,7 +255,7 @@ var<workgroup> shared_differs: u32;
 {% endfor %}
     // Sort ITEMS neighbours in registers (Batcher's odd-even merge sort).
     {
-        let next_place = swizzle(invocation << LOG_ITEMS);
+        let next_position = swizzle(invocation << LOG_ITEMS);
 {% for bit in range(log_items) %}
         let next_step{{ bit }} = swizzle({{ 2 ** bit }}u);
 {% endfor %}
@@ -280,7 +280,7 @@ var<workgroup> shared_differs: u32;
 {% for bit, top, mirrors in exchanges %}
     {
         let lowest = ((invocation >> {{ bit }}u) << {{ bit + log_items }}u) | (invocation & {{ 2 ** bit - 1 }}u);
-        let next_place = swizzle(lowest);
+        let next_position = swizzle(lowest);
 {% for item_bit in range(log_items) %}
         let next_step{{ item_bit }} = swizzle({{ 2 ** (bit + item_bit) }}u){{ " ^ swizzle(%du)" % (2 ** bit - 1) if mirrors and item_bit == top }};
 {% endfor %}
@@ -294,7 +294,7 @@ var<workgroup> shared_differs: u32;
 {% endfor %}
 {% if not levels %}
     for (var level = LOG_ITEMS + 1u; level <= call.levels; level++) {
-        var bits = level;  // the places of the elements to exchange still differ in these lowest bits
+        var bits = level;  // the positions of the elements to exchange still differ in these lowest bits
         while (bits > 0u) {
             let bit = min((bits - 1u) / LOG_ITEMS * LOG_ITEMS, {{ log_workgroup }}u);
             let top = bits - 1u - bit;
@@ -303,7 +303,7 @@ var<workgroup> shared_differs: u32;
             let mask = (1u << bit) - 1u;
             let lowest = ((invocation >> bit) << (bit + LOG_ITEMS)) | (invocation & mask);
             let mirrored = select(0u, swizzle(mask), mirrors);
-            let next_place = swizzle(lowest);
+            let next_position = swizzle(lowest);
 {% for bit in range(log_items) %}
             let next_step{{ bit }} = swizzle({{ 2 ** bit }}u << bit) ^ select(0u, mirrored, top == {{ bit }}u);
 {% endfor %}
@@ -326,7 +326,7 @@ var<workgroup> shared_differs: u32;
     }
 {% endif %}
     {
-        let next_place = first_place;
+        let next_position = first_position;
 {% for bit in range(log_items) %}
         let next_step{{ bit }} = first_step{{ bit }};
 {% endfor %}
@@ -346,9 +346,9 @@ var<workgroup> shared_differs: u32;
         keys[to] = sorted_key({{ "Key(item%d_1, item%d_0)" % (i, i) if words == 2 else "item%d_0 >> 16u" % i if narrow else "item%d_0" % i }}, start{{ i }}, {{ origin(i) }});
 {% endif %}
 {% if payload == "index" %}
-        places[to] = {{ origin(i) }};
+        payloads[to] = {{ origin(i) }};
 {% elif payload != "none" %}
-        places[to] = words[element_of(start{{ i }}, {{ origin(i) }})];
+        payloads[to] = words[element_of(start{{ i }}, {{ origin(i) }})];
 {% endif %}
     }
 {% endfor %}
@@ -376,7 +376,7 @@ var<workgroup> shared_differs: u32;
         var at = (head - begin) % call.row_length;
         var bits = 0u;
         for (var to = head; to < min((word + 1u) * UNITS, end); to++) {
-            let item = room[swizzle((row << {{ row_levels }}) | at)];
+            let item = scratch[swizzle((row << {{ row_levels }}) | at)];
             let key = sorted_key(item >> 16u, start_of(first_row + row), item & 0xffffu);
             bits |= key << (to % UNITS * {{ 8 * unit }}u);
             at++;

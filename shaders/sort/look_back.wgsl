@@ -32,17 +32,17 @@ fn tag() -> u32 {
     return params.epoch + params.step;
 }
 
-fn place_of_count(index: u32, digit: u32) -> u32 {
+fn offset_of_count(index: u32, digit: u32) -> u32 {
     return index * RADIX + digit;
 }
 
 // The low half; the high one is RADIX words later. A last block that is not full has no sum.
-fn place_of_sum(row: u32, block: u32, digit: u32) -> u32 {
+fn offset_of_sum(row: u32, block: u32, digit: u32) -> u32 {
     return (params.tiles + 2u * (row * (params.tiles_per_row / BLOCK) + block)) * RADIX + digit;
 }
 
 fn write_count(index: u32, digit: u32, count: u32) {
-    atomicStore(&state.posts[place_of_count(index, digit)], (tag() << 16u) | count);
+    atomicStore(&state.posts[offset_of_count(index, digit)], (tag() << 16u) | count);
 }
 
 fn post_count(index: u32, digit: u32, count: u32) {
@@ -64,7 +64,7 @@ fn post_sum(index: u32, tile: Tile, digit: u32, sum: u32) {
         return;  // a test build
     }
 {% endif %}
-    let at = place_of_sum(tile.row, tile.number / BLOCK, digit);
+    let at = offset_of_sum(tile.row, tile.number / BLOCK, digit);
     atomicStore(&state.posts[at], (tag() << 16u) | (sum & 0xffffu));
     atomicStore(&state.posts[at + RADIX], (tag() << 16u) | (sum >> 16u));
 }
@@ -83,9 +83,9 @@ fn look_at(row: u32, begin: u32, end: u32, digit: u32) -> Look {
     let first = row * params.tiles_per_row;
     let last = max(end, 1u) - 1u;
 {% for i in range(kernel.block) %}
-    let seen{{ i }} = {{ peek("posts[place_of_count(first + min(begin + %du, last), digit)]" % i) }};
+    let seen{{ i }} = {{ peek("posts[offset_of_count(first + min(begin + %du, last), digit)]" % i) }};
 {% endfor %}
-    let at = place_of_sum(row, max(begin / BLOCK, 1u) - 1u, digit);
+    let at = offset_of_sum(row, max(begin / BLOCK, 1u) - 1u, digit);
     let low = {{ peek("posts[at]") }};
     let high = {{ peek("posts[at + RADIX]") }};
     var late = NO_TILE;
@@ -112,7 +112,7 @@ fn count_before(tile: Tile, digit: u32) -> Found {
         let begin = (block - 1u) * BLOCK;
         var look = look_at(tile.row, begin, end, digit);
 {% call wait("look.late == NO_TILE", "given_up()") %}
-        if ({{ peek("posts[place_of_count(first + look.late, digit)]") }} >> 16u == tag()) {
+        if ({{ peek("posts[offset_of_count(first + look.late, digit)]") }} >> 16u == tag()) {
             look = look_at(tile.row, begin, end, digit);
         }
 {% endcall %}
@@ -143,10 +143,10 @@ fn look_back(invocation: u32, tile: Tile) -> u32 {
     workgroupBarrier();
     var digit = invocation;
     for (; digit < RADIX; digit += WORKGROUP_SIZE) {
-        let found = count_before(tile, digit);
-        before[digit] = found.count;
-        if (found.late != NO_TILE) {
-            atomicMin(&late_tile, found.late);
+        let before_tile = count_before(tile, digit);
+        before[digit] = before_tile.count;
+        if (before_tile.late != NO_TILE) {
+            atomicMin(&late_tile, before_tile.late);
         }
     }
 {% if kernel.target.driver_ends_loops %}
@@ -164,7 +164,7 @@ fn look_back(invocation: u32, tile: Tile) -> u32 {
 
 var<workgroup> recounts: array<atomic<u32>, RADIX>;
 
-// Count the digits of a late tile, and post them in its place.
+// Count the digits of a late tile, and post them in its stead.
 fn help(invocation: u32, late: u32, step: Step) {
     let tile = tile_at(late);
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {

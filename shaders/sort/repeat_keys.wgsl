@@ -1,5 +1,5 @@
 {#- Write each key as often as it is there: the last stage of a counting sort of keys of 8 bits (Seward 1954). Each
-    invocation writes words of UNITS keys, and searches for the first of them among the places where keys begin.
+    invocation writes words of UNITS keys, and searches for the first of them among the positions where keys begin.
     in:  plan: bases: where the keys with each value begin, from sort/scan_histograms.wgsl
     out: keys
     Values: scalar; descending; digits: 1; radix_bits: 8; workgroup_size; words: that an invocation writes. -#}
@@ -31,23 +31,23 @@ var<workgroup> bases: array<u32, 2u * RADIX>;
     workgroupBarrier();
     let second_row = (first_row + 1u) * params.row_length;
     for (var i = 0u; i < WORDS; i++) {
-        let place = begin + (i * WORKGROUP_SIZE + invocation) * UNITS;
-        if (place >= params.length) {
+        let position = begin + (i * WORKGROUP_SIZE + invocation) * UNITS;
+        if (position >= params.length) {
             return;
         }
         // The greatest key that begins here or earlier. In the last row there may be no key that begins later.
-        let end = select(2u * RADIX, RADIX, place < second_row);
-        var found = end - RADIX;
+        let end = select(2u * RADIX, RADIX, position < second_row);
+        var run = end - RADIX;
 {% for bit in range(radix_bits - 1, -1, -1) %}
-        found += select(0u, {{ 2 ** bit }}u, bases[found + {{ 2 ** bit }}u] <= place);
+        run += select(0u, {{ 2 ** bit }}u, bases[run + {{ 2 ** bit }}u] <= position);
 {% endfor %}
         var bits = 0u;
         for (var unit = 0u; unit < UNITS; unit++) {
-            while (found + 1u < {{ 2 * 2 ** radix_bits }}u && bases[found + 1u] <= place + unit) {
-                found++;
+            while (run + 1u < {{ 2 * 2 ** radix_bits }}u && bases[run + 1u] <= position + unit) {
+                run++;
             }
-            bits |= order_of(found % RADIX) << (8u * unit);
+            bits |= order_of(run % RADIX) << (8u * unit);
         }
-        keys[place / UNITS] = bits;
+        keys[position / UNITS] = bits;
     }
 }

@@ -1,17 +1,17 @@
-{#- Turn the counts of the values of a digit into the places where the elements with these values begin, by a scan in
+{#- Turn the counts of the values of a digit into the positions where the elements with these values begin, by a scan in
     workgroup memory (Hillis & Steele 1986). There is a workgroup for each row and digit.
-    in:  found: the counts that sort/histogram.wgsl leaves
-    out: plan: bases: (rows, digits, digit values), places in all rows together
+    in:  findings: the counts that sort/histogram.wgsl leaves
+    out: plan: bases: (rows, digits, digit values), positions in all rows together
     Values: digits; radix_bits; workgroup_size. -#}
 {% include "sort/params.wgsl" %}
 
-struct Found {
+struct Findings {
     differences: array<u32, 4>,
     counts: array<u32>,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> found: Found;
+@group(0) @binding(1) var<storage, read> findings: Findings;
 @group(0) @binding(2) var<storage, read_write> plan: Plan;
 
 var<workgroup> sums: array<u32, RADIX>;
@@ -23,7 +23,7 @@ var<workgroup> sums: array<u32, RADIX>;
     if (row >= params.tiles / params.tiles_per_row) {
         return;
     }
-    let count = found.counts[index * RADIX + value];
+    let count = findings.counts[index * RADIX + value];
     var sum = count;
     for (var distance = 1u; distance < RADIX; distance *= 2u) {
         sums[value] = sum;

@@ -1,22 +1,22 @@
 {#- The main function of sort/scatter_digits.wgsl with subgroups. The elements of a tile are kept in registers and
     ranked. Then they are put in order in workgroup memory, where elements with the same digit are neighbours, and
-    stored. Places behind the end of the tile have the greatest digit, so they come last.
-    Values: the values of sort/scatter_digits.wgsl; items: the elements of an invocation; turns: the number of parts in
+    stored. Positions behind the end of the tile have the greatest digit, so they come last.
+    Values: the values of sort/scatter_digits.wgsl; items: the elements of an invocation; batches: the number of parts in
         which the ordered tile is stored. -#}
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
-{% set items_a_turn = (items + turns - 1) // turns %}
-{% set turn_items = items_a_turn * workgroup_size %}
+{% set items_per_batch = (items + batches - 1) // batches %}
+{% set batch_items = items_per_batch * workgroup_size %}
 {% set value_words = 2 if payload in ("pairs", "both") else 1 %}
-{% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words, turn_items * value_words] | max %}
+{% set shared_words = [groups * 2 ** radix_bits + 1, batch_items * key_words, batch_items * value_words] | max %}
 {% set moves = "before" if kernel else "moves" %}
 {% set rounds = (2 ** radix_bits + workgroup_size - 1) // workgroup_size %}
 // First: the counters of the groups, one for each digit, and a word for lanes that count nothing. Then: the keys of the
-// ordered tile, and after them its places, one part of the tile in each turn. With less workgroup memory more
+// ordered tile, and after them its payloads, one part of the tile in each batch. With less workgroup memory more
 // workgroups run at a time.
-var<workgroup> room: array<atomic<u32>, {{ shared_words }}>;
+var<workgroup> scratch: array<atomic<u32>, {{ shared_words }}>;
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;  // of the digits of each subgroup
-// For each digit, the number to add to a place in the ordered tile to get the place in the row's result. A single pass
+// For each digit, the number to add to a position in the ordered tile to get the position in the row's result. A single pass
 // has this number in `before`.
 {% if not kernel %}
 var<workgroup> moves: array<u32, RADIX>;
@@ -40,25 +40,25 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
         {{ name }}{{ i }} = {{ array % ("min(first_at + %du * lanes, tile.end - 1u)" % i) }};
 {% endfor %}
 {% endmacro %}
-{% macro put_in_order(name, turn, words) %}
+{% macro put_in_order(name, batch, words) %}
 {% for i in range(items) %}
-{% set at = "place%d - %du" % (i, turn * turn_items) %}
-    if ({{ at }} < {{ turn_items }}u) {
+{% set at = "position%d - %du" % (i, batch * batch_items) %}
+    if ({{ at }} < {{ batch_items }}u) {
 {% if words == 2 %}
-        atomicStore(&room[{{ at }}], {{ name }}{{ i }}.x);
-        atomicStore(&room[{{ at }} + {{ turn_items }}u], {{ name }}{{ i }}.y);
+        atomicStore(&scratch[{{ at }}], {{ name }}{{ i }}.x);
+        atomicStore(&scratch[{{ at }} + {{ batch_items }}u], {{ name }}{{ i }}.y);
 {% else %}
-        atomicStore(&room[{{ at }}], {{ name }}{{ i }});
+        atomicStore(&scratch[{{ at }}], {{ name }}{{ i }});
 {% endif %}
     }
 {% endfor %}
 {% endmacro %}
-{% macro ordered(place, turn, words) %}
-{% set at = "%s - %du" % (place, turn * turn_items) %}
-{{ "vec2<u32>(atomicLoad(&room[%s]), atomicLoad(&room[%s + %du]))" % (at, at, turn_items) if words == 2 else "atomicLoad(&room[%s])" % at }}
+{% macro ordered(position, batch, words) %}
+{% set at = "%s - %du" % (position, batch * batch_items) %}
+{{ "vec2<u32>(atomicLoad(&scratch[%s]), atomicLoad(&scratch[%s + %du]))" % (at, at, batch_items) if words == 2 else "atomicLoad(&scratch[%s])" % at }}
 {%- endmacro %}
-{% macro store_items(array, name, turn) %}
-{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+{% macro store_items(array, name, batch) %}
+{% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
         if (from{{ i }} < count) {
             {{ array }}[to{{ i }}] = {{ name }}{{ i }};
         }
@@ -69,13 +69,13 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
 {% include "sort/take_tile.wgsl" %}
     for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
-        atomicStore(&room[i], 0u);
+        atomicStore(&scratch[i], 0u);
     }
 {% include "sort/number_subgroups.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, index, group, LONGEST_DELAY);
 {% endif %}
-    let seat = group * lanes + member;
+    let slot = group * lanes + member;
     let count = tile.end - tile.begin;
     let first_at = tile.begin + group * {{ items }}u * lanes + member;
     // One branch for all loads, so that they are under way together.
@@ -94,21 +94,21 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% for i in range(items) %}
     let counter{{ i }} = group * RADIX + select(RADIX - 1u, digit_of(key{{ i }}, step.mask), first_at + {{ i }}u * lanes < tile.end);
     let peers{{ i }} = peers_of(counter{{ i }}, members);
-    let counted{{ i }} = atomicLoad(&room[counter{{ i }}]) + count_bits(peers{{ i }} & below);
+    let counted{{ i }} = atomicLoad(&scratch[counter{{ i }}]) + count_bits(peers{{ i }} & below);
     let counts{{ i }} = all((peers{{ i }} & above) == vec4<u32>());
-    atomicStore(&room[select(PARKED, counter{{ i }}, counts{{ i }})], counted{{ i }} + 1u);
+    atomicStore(&scratch[select(PARKED, counter{{ i }}, counts{{ i }})], counted{{ i }} + 1u);
     let rank{{ i }} = (counted{{ i }} << 16u) | counter{{ i }};  // in one register
 {% endfor %}
 {% if scheduler == "random" %}
     idle(POSTS, index, 0u, LONGEST_POST_DELAY);
 {% endif %}
     workgroupBarrier();
-    // Scan the counts over groups and digits. A subgroup has the digits of its lanes' seats.
+    // Scan the counts over groups and digits. A subgroup has the digits of its lanes' slots.
 {% for round in range(rounds) %}
-    let digit{{ round }} = seat + {{ round * workgroup_size }}u;
+    let digit{{ round }} = slot + {{ round * workgroup_size }}u;
     let is_digit{{ round }} = digit{{ round }} < RADIX;
 {% for group in range(groups) %}
-    let count{{ round }}_{{ group }} = select(0u, atomicLoad(&room[{{ group }}u * RADIX + min(digit{{ round }}, RADIX - 1u)]), is_digit{{ round }});
+    let count{{ round }}_{{ group }} = select(0u, atomicLoad(&scratch[{{ group }}u * RADIX + min(digit{{ round }}, RADIX - 1u)]), is_digit{{ round }});
 {% endfor %}
     let sum{{ round }} = {% for group in range(groups) %}count{{ round }}_{{ group }}{{ " + " if not loop.last }}{% endfor %};
     let elements{{ round }} = sum{{ round }} - select(0u, {{ items * workgroup_size }}u - count, digit{{ round }} == RADIX - 1u);
@@ -129,11 +129,11 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
         for (var i = 0u; i < digit{{ round }} / lanes; i++) {
             first{{ round }} += totals[i];
         }
-        // Turn each counter into the place of its group's first element with the digit.
-        var place = first{{ round }};
+        // Turn each counter into the position of its group's first element with the digit.
+        var position = first{{ round }};
 {% for group in range(groups) %}
-        atomicStore(&room[{{ group }}u * RADIX + digit{{ round }}], place);
-        place += count{{ round }}_{{ group }};
+        atomicStore(&scratch[{{ group }}u * RADIX + digit{{ round }}], position);
+        position += count{{ round }}_{{ group }};
 {% endfor %}
 {% if not kernel %}
         {{ moves }}[digit{{ round }}] = offsets[(tile.row * RADIX + digit{{ round }}) * params.tiles_per_row + tile.number] - first{{ round }};
@@ -145,12 +145,12 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     idle(STORES, index, group, LONGEST_DELAY);
 {% endif %}
 {% for i in range(items) %}
-    let place{{ i }} = atomicLoad(&room[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
+    let position{{ i }} = atomicLoad(&scratch[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
 {% endfor %}
 {% if keeps_destinations %}
 {% for i in range(items) %}
     if (first_at + {{ i }}u * lanes < tile.end) {
-        destinations[first_at + {{ i }}u * lanes] = moves[digit_of(key{{ i }}, step.mask)] + place{{ i }};
+        destinations[first_at + {{ i }}u * lanes] = moves[digit_of(key{{ i }}, step.mask)] + position{{ i }};
     }
 {% endfor %}
 {% endif %}
@@ -163,14 +163,14 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     } else if (step.source == 1u) {
 {{ load_items("value", "kept_payload(%s)") -}}
     } else {
-{{ load_items("value", "temporary_places[%s]") -}}
+{{ load_items("value", "temporary_payloads[%s]") -}}
     }
 {% endif %}
-{% for turn in range(turns) %}
+{% for batch in range(batches) %}
     workgroupBarrier();
-{{ put_in_order("key", turn, key_words) -}}
+{{ put_in_order("key", batch, key_words) -}}
     workgroupBarrier();
-{% if kernel and turn == 0 %}
+{% if kernel and batch == 0 %}
     // Other tiles had the time since `post_count` to post theirs.
     if (!learn_before(invocation, tile, step)) {
         return;
@@ -184,29 +184,29 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% endfor %}
     workgroupBarrier();
 {% endif %}
-{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+{% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
     let from{{ i }} = invocation + {{ i * workgroup_size }}u;
-    let moved{{ i }} = {{ ordered("from%d" % i, turn, key_words) }};
+    let moved{{ i }} = {{ ordered("from%d" % i, batch, key_words) }};
     let to{{ i }} = {{ moves }}[digit_of(moved{{ i }}, step.mask)] + from{{ i }};
 {% endfor %}
     if (step.destination == 2u) {
-{{ store_items("temporary", "moved", turn) -}}
+{{ store_items("temporary", "moved", batch) -}}
     } else{{ "" if with_keys else " if (step.is_last == 0u)" }} {
-{{ store_items("keys", "moved", turn) -}}
+{{ store_items("keys", "moved", batch) -}}
     }
 {% endfor %}
 {% if payload != "none" %}
-{% for turn in range(turns) %}
+{% for batch in range(batches) %}
     workgroupBarrier();
-{{ put_in_order("value", turn, value_words) -}}
+{{ put_in_order("value", batch, value_words) -}}
     workgroupBarrier();
-{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
-    let taken{{ i }} = {{ ordered("from%d" % i, turn, value_words) }};
+{% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
+    let taken{{ i }} = {{ ordered("from%d" % i, batch, value_words) }};
 {% endfor %}
     if (step.destination == 2u) {
-{{ store_items("temporary_places", "taken", turn) -}}
+{{ store_items("temporary_payloads", "taken", batch) -}}
     } else {
-{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+{% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
         if (from{{ i }} < count) {
             keep_payload(to{{ i }}, taken{{ i }});
         }

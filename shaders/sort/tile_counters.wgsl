@@ -1,5 +1,5 @@
-{#- The tiles of a step of a radix sort, their keys and digits. A tile is divided among groups of invocations, one stretch
-    after the other: subgroups, or single invocations, which count the digits of their stretch here.
+{#- The tiles of a step of a radix sort, their keys and digits. A tile is divided among groups of invocations, one share
+    after the other: subgroups, or single invocations, which count the digits of their share here.
     in:  input, keys, temporary: the arrays that steps read
     Values: scalar; unit; descending; digits; radix_bits; workgroup_size; groups; subgroups. -#}
 {% include "sort/params.wgsl" %}
@@ -11,7 +11,7 @@ const GROUPS = {{ groups }}u;  // that have counters
 // A counter for each digit and invocation, so that neighbours use different banks of workgroup memory.
 var<workgroup> counters: array<u32, {{ groups * 2 ** radix_bits }}>;
 
-// One invocation's stretch of a tile.
+// One invocation's share of a tile.
 struct Share {
     begin: u32,
     end: u32,
@@ -60,9 +60,9 @@ fn count_digits(tile: Tile, step: Step, invocation: u32) -> Share {
         counters[i] = 0u;
     }
     workgroupBarrier();
-    let stretch = (params.tile_size + GROUPS - 1u) / GROUPS;
-    let begin = min(tile.begin + invocation * stretch, tile.end);
-    let end = min(begin + stretch, tile.end);
+    let share = (params.tile_size + GROUPS - 1u) / GROUPS;
+    let begin = min(tile.begin + invocation * share, tile.end);
+    let end = min(begin + share, tile.end);
     for (var at = begin; at < end; at++) {
         counters[digit_of(load_key(step.source, at), step.mask) * GROUPS + invocation]++;
     }

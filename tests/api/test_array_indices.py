@@ -68,10 +68,10 @@ def test_elements_at_indices_are_numpys(device: gs.Device, dtype: Any) -> None:
     """
     x = numbers(dtype, (4, 5, 6))
     a = device.asarray(x)
-    turn = DTYPES.index(dtype)
+    rotation = DTYPES.index(dtype)
     views = [(a[::-1, 1:, ::2], x[::-1, 1:, ::2], INDICES), (a.T, x.T, INDICES)]
-    for view, own, indices in ((a, x, (*INDICES, *MASKS)), views[turn % 2]):
-        for number, index in list(enumerate(indices))[turn // 2 % 2 :: 2]:
+    for view, own, indices in ((a, x, (*INDICES, *MASKS)), views[rotation % 2]):
+        for number, index in list(enumerate(indices))[rotation // 2 % 2 :: 2]:
             try:
                 wanted = own[index]
             except IndexError:

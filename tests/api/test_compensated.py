@@ -45,10 +45,10 @@ def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> 
     unit = np.spacing(np.abs(rounded))
     results = [gs.scan(x, compensated=True, device=d) for d in (device, "numpy")]
     arguments = as_pairs(x, "add", {"initial": None, "dtype": None, "before": None, "after": None})
-    for turn, tile in enumerate(small_tiles(device)):
+    for rotation, tile in enumerate(small_tiles(device)):
         of_tile = [
             scan_with(device, make_problem(arguments[0], arguments[1], **arguments[2]), strategy, tile=tile)[0]
-            for strategy in half_of(device, strategies_on(device), turn)
+            for strategy in half_of(device, strategies_on(device), rotation)
         ]
         for result in of_tile[1:]:
             assert_same(result, of_tile[0], tile)

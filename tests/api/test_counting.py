@@ -53,8 +53,8 @@ def test_unique(device: gs.Device, dtype: Any) -> None:
         inverse[order] = np.cumsum(changes) - 1
         starts = np.flatnonzero(changes)
         wanted = flat[order[starts]], order[starts], inverse.reshape(shape), np.diff(np.append(starts, flat.size))
-        for where, home in ((keys, device), (device.asarray(keys), device), (keys, "numpy")):
-            found = gs.unique_all(where, device=home)
+        for where, call_device in ((keys, device), (device.asarray(keys), device), (keys, "numpy")):
+            found = gs.unique_all(where, device=call_device)
             kinds = [np.asarray(part).dtype for part in found]
             count = np.uint32 if isinstance(where, gs.Array) else np.int64
             assert kinds == [keys.dtype, count, count, count]

@@ -119,9 +119,9 @@ def test_out(device: gs.Device) -> None:
         out = np.full((3, 4), -1, np.int32)
         assert gs.reduce(x, axis=1, groups=labels, out=out, device=where) is out
         np.testing.assert_array_equal(out, expected)
-    room = device.asarray(np.full((4, 3), -1, np.int32)).T
-    assert gs.reduce(device.asarray(x), axis=1, groups=labels, out=room) is room
-    np.testing.assert_array_equal(room.numpy(), expected)
+    output = device.asarray(np.full((4, 3), -1, np.int32)).T
+    assert gs.reduce(device.asarray(x), axis=1, groups=labels, out=output) is output
+    np.testing.assert_array_equal(output.numpy(), expected)
 
 
 def test_empty(device: gs.Device) -> None:

@@ -161,9 +161,9 @@ def test_out(device: gs.Device) -> None:
         assert gs.scan(x, axis=1, groups=labels, out=out, device=where) is out
         np.testing.assert_array_equal(out, expected)
     array = device.asarray(x)
-    room = device.asarray(np.full((30, 40), -1, np.int32)).T
-    assert gs.scan(array, axis=1, groups=labels, out=room) is room
-    np.testing.assert_array_equal(room.numpy(), expected)
+    output = device.asarray(np.full((30, 40), -1, np.int32)).T
+    assert gs.scan(array, axis=1, groups=labels, out=output) is output
+    np.testing.assert_array_equal(output.numpy(), expected)
     assert gs.scan(array, axis=1, groups=labels, out=array) is array
     np.testing.assert_array_equal(array.numpy(), expected)
 

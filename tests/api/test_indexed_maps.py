@@ -77,10 +77,10 @@ def test_the_place_of_the_maximum_so_far(device: gs.Device) -> None:
     x = np.random.default_rng(3).normal(size=(4, 700)).astype(np.float32)
     options: dict[str, Any] = {"axis": 1, "before": lambda v, i: (v, i)}
     wanted = np.stack([np.argmax(x[:, : n + 1], axis=1) for n in range(700)], axis=1).astype(np.int32)
-    for home in (device, "numpy"):
-        _, places = gs.scan(x, _later_maximum, device=home, **options)
+    for call_device in (device, "numpy"):
+        _, places = gs.scan(x, _later_maximum, device=call_device, **options)
         assert_same(places, wanted)
-        _, places = gs.reduce(x, _later_maximum, device=home, **options)
+        _, places = gs.reduce(x, _later_maximum, device=call_device, **options)
         assert_same(places, wanted[:, -1])
     _, places = device.plan(x.shape, x.dtype, _later_maximum, **options)(x)
     assert_same(places, wanted)
@@ -123,8 +123,8 @@ def test_of_elements_that_groups_move(device: gs.Device) -> None:
     labels = np.random.default_rng(5).integers(0, 4, 50)
     options: dict[str, Any] = {"axis": 1, "groups": labels}
     wanted = gs.scan(by_hand(x, 1), device="numpy", **options), gs.reduce(by_hand(x, 1), device="numpy", **options)
-    for home in (device, "numpy"):
-        assert_same(gs.scan(x, before=weigh_by_index, device=home, **options), wanted[0])
-        assert_same(gs.reduce(x, before=weigh_by_index, device=home, **options), wanted[1])
+    for call_device in (device, "numpy"):
+        assert_same(gs.scan(x, before=weigh_by_index, device=call_device, **options), wanted[0])
+        assert_same(gs.reduce(x, before=weigh_by_index, device=call_device, **options), wanted[1])
     assert_same(gs.scan(device.asarray(x), before=weigh_by_index, **options), wanted[0])
     assert_same(gs.reduce(device.asarray(x), before=weigh_by_index, **options), wanted[1])

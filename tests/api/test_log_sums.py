@@ -52,8 +52,8 @@ def test_results_are_those_of_longer_floats(device: gs.Device, kind: str) -> Non
     for op in OPERATORS:
         wanted = exact(op, x)
         assert_close(gs.scan(x, op, device=device), wanted, op)
-        for turn, tile in enumerate(small_tiles(device)):
-            for strategy in half_of(device, strategies_on(device), turn):
+        for rotation, tile in enumerate(small_tiles(device)):
+            for strategy in half_of(device, strategies_on(device), rotation):
                 (result,) = scan_with(device, as_log_sums(make_problem(x, op)), strategy, tile=tile)
                 assert_close(result, wanted, (op, strategy, tile))
 
@@ -124,8 +124,8 @@ def test_maps_segments_and_pieces(device: gs.Device) -> None:
         closed: dict[str, Any] = {"before": lambda v: v * factor, "after": lambda v: v + more}  # noqa: B023
         wanted = exact(np.logaddexp, x * factor) + more
         for given, options in ((x, maps), (there, maps), (x, closed), (there, closed)):
-            home = None if given is there else device
-            assert_close(gs.scan(given, "logaddexp", device=home, **options), wanted)
+            call_device = None if given is there else device
+            assert_close(gs.scan(given, "logaddexp", device=call_device, **options), wanted)
     cut = np.concatenate([exact(np.logaddexp, part) for part in np.split(x, offsets[1:-1]) if part.size])
     assert_close(gs.scan(x, "logaddexp", segments=offsets, device=device), cut)
     totals = gs.reduce(x, "logaddexp", segments=offsets, device=device)

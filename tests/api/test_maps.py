@@ -105,13 +105,13 @@ def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
     """Run strategies and options in turn. The length ends within a 32-bit word and a tile."""
-    case, turn = MAPS[name], NAMES.index(name)
+    case, rotation = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(1), (1037,))
-    options: dict[str, Any] = {"exclusive": turn % 2 == 0, "reverse": turn % 3 == 0, "initial": seed_of(case)}
+    options: dict[str, Any] = {"exclusive": rotation % 2 == 0, "reverse": rotation % 3 == 0, "initial": seed_of(case)}
     problem = make_problem(x, case.op, **options, **case.maps())
     strategies = strategies_on(device)
-    strategy = strategies[turn % len(strategies)]
-    tile = replace(small_tiles(device)[turn % 2 - 1], chunk=smallest_chunk(device, problem))
+    strategy = strategies[rotation % len(strategies)]
+    tile = replace(small_tiles(device)[rotation % 2 - 1], chunk=smallest_chunk(device, problem))
     got = problem.destination.structure.unflatten(scan_with(device, problem, strategy, tile=tile))
     assert_bundle(got, case.compute_expected(x, **options), strategy)
 
@@ -119,9 +119,9 @@ def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None:
     """Assert that maps in rows, columns and segments give what the definition gives, also on NumPy."""
-    case, turn = MAPS[name], NAMES.index(name)
+    case, rotation = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
-    axis = turn % 2
+    axis = rotation % 2
     wanted = case.compute_expected(x, axis=axis)
     assert_bundle(gs.scan(x, case.op, axis=axis, device=device, **case.maps()), wanted)
     assert_bundle(gs.scan(x, case.op, axis=axis, device="numpy", **case.maps()), wanted)

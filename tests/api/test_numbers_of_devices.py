@@ -58,7 +58,7 @@ def test_a_number_without_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_cards(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell two cards of one model apart by their numbers, in messages and by their summaries."""
     twin = next(other for other in wgpu.gpu.enumerate_adapters_sync() if other.summary == adapter.summary)
-    monkeypatch.setattr(adapters, "_found", [adapter, twin])
+    monkeypatch.setattr(adapters, "_adapters", [adapter, twin])
     # Devices that other tests use keep their summaries.
     monkeypatch.setattr(device_module, "_open", {})
     for number in (0, 1):

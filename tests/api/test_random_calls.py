@@ -234,8 +234,8 @@ def check_arrays(device: gs.Device, buffer: wgpu.GPUBuffer, draw: Any) -> None:
         np.testing.assert_array_equal(view.numpy(), np.zeros(view.shape, dtype))
     held = device.asarray(x)
     strange = st.sampled_from(["a", 1.5, None, ..., (0, 0), True, 2**70])
-    stretches = st.slices(len(x)).filter(lambda s: s.step in (None, 1))
-    index = rarely(draw, stretches, st.one_of(st.integers(-200, 200), st.slices(len(x)), strange), 2)
+    slices_of_one = st.slices(len(x)).filter(lambda s: s.step in (None, 1))
+    index = rarely(draw, slices_of_one, st.one_of(st.integers(-200, 200), st.slices(len(x)), strange), 2)
     try:
         part = held[index]
     except (TypeError, IndexError):

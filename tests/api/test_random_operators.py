@@ -172,10 +172,10 @@ def keys_of(offsets: Any) -> Any:
 def fold_exactly(case: Case, leaves: Leaves, begin: Leaves | None, offsets: Any) -> Leaves:
     """Fold each row or segment exactly."""
     ends = (0, case.length) if offsets is None else offsets
-    stretches = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
+    ranges = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
     folds = [
         fold_rows(case.law, tuple(leaf[:, a:b] for leaf in leaves), case.exclusive, case.reverse, begin)
-        for a, b in stretches
+        for a, b in ranges
     ]
     return tuple(np.concatenate(parts, axis=1) for parts in zip(*folds, strict=True))
 

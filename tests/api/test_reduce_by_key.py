@@ -32,8 +32,8 @@ def test_operators_that_do_not_commute(device: gs.Device, length: int) -> None:
     rng = np.random.default_rng(length)
     keys, x = runs_of(rng, length), words(rng, 2, length)
     wanted_keys, wanted = each_run(keys, x, AFFINE.function)
-    for home in (device, "numpy"):
-        found, results = gs.reduce_by_key(keys, x, AFFINE, device=home)
+    for call_device in (device, "numpy"):
+        found, results = gs.reduce_by_key(keys, x, AFFINE, device=call_device)
         assert_same(found, wanted_keys)
         for result, field in zip(results, wanted, strict=True):
             assert_same(result, field)

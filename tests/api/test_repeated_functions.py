@@ -69,11 +69,11 @@ def test_cell_of_an_earlier_call(device: gs.Device, where: str) -> None:
 
         return lambda x: x * factor, lambda l, r: l + r + (factor - factor), assign
 
-    home: Any = "numpy" if where == "numpy" else device
+    call_device: Any = "numpy" if where == "numpy" else device
     wanted = np.cumsum(X * np.int32(2), dtype=np.int32)
     for _ in range(3):
         before, op, assign = make()
-        assert_same(gs.scan(X, op, before=before, after=before, device=home), wanted * 2)
+        assert_same(gs.scan(X, op, before=before, after=before, device=call_device), wanted * 2)
         assign(7)
 
 

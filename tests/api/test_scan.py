@@ -115,11 +115,11 @@ def test_operators_without_identity(device: gs.Device, number: int, name: str) -
 
 def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
     """Scan rows with heads anywhere in chunks and tiles, also rows of one element."""
-    for turn, shape in some(device, enumerate([(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)])):
+    for rotation, shape in some(device, enumerate([(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)])):
         x = words(np.random.default_rng(5), 2, shape)
         problem = make_problem(x, AFFINE, axis=1)
         wanted = one_by_one(AFFINE.function, x, axis=1)
-        for strategy in pick_strategies(device, turn):
+        for strategy in pick_strategies(device, rotation):
             got = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, shape))
@@ -127,10 +127,10 @@ def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
 
 def test_few_columns(device: gs.Device) -> None:
     """Scan with workgroups of a few invocations, and chains of tiles down one or two columns."""
-    for turn, shape in some(device, enumerate([(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)])):
+    for rotation, shape in some(device, enumerate([(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)])):
         x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
         wanted = ufunc_scan("add", x, axis=len(shape) - 2)
-        for strategy in pick_strategies(device, turn):
+        for strategy in pick_strategies(device, rotation):
             assert_same(gs.scan(x, axis=-2, device=device, strategy=strategy), wanted, (shape, strategy))
 
 

@@ -136,11 +136,11 @@ def test_larger_than_a_binding(adapter: wgpu.GPUAdapter, shape: tuple[int, ...],
 def test_errors(device: gs.Device) -> None:
     x = np.arange(6, dtype=np.uint32)
     first = gs.operator(lambda l, r: l, name="first")
-    for home in (device, "numpy"):
+    for call_device in (device, "numpy"):
         with pytest.raises(ValueError, match=r"segment 1 is empty and the operator 'first' has no identity"):
-            gs.reduce(x, first, segments=[0, 2, 2, 6], device=home)
-        assert_same(gs.reduce(x, first, segments=[0, 2, 6], device=home), x[[0, 2]])
-        assert_same(gs.reduce(x[:0], segments=[0], device=home), x[:0])
-        assert_same(gs.reduce(x[:0], "multiply", segments=[0, 0], device=home), np.ones(1, np.uint32))
+            gs.reduce(x, first, segments=[0, 2, 2, 6], device=call_device)
+        assert_same(gs.reduce(x, first, segments=[0, 2, 6], device=call_device), x[[0, 2]])
+        assert_same(gs.reduce(x[:0], segments=[0], device=call_device), x[:0])
+        assert_same(gs.reduce(x[:0], "multiply", segments=[0, 0], device=call_device), np.ones(1, np.uint32))
         with pytest.raises(ValueError, match="from 0 to 5 were passed for 6 elements"):
-            gs.reduce(x, segments=[0, 5], device=home)
+            gs.reduce(x, segments=[0, 5], device=call_device)

@@ -17,10 +17,17 @@ import gpuscan as gs
 from gpuscan.device import disk_cache, tile_cache
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.planning.partition import cut_scan_axis, next_devices, segment_shares, shares, stretches, stripes
-from gpuscan.planning.transfer_heuristics import TEAMS
+from gpuscan.planning.partition import (
+    cut_by_speed,
+    cut_into_shards,
+    cut_scan_axis,
+    cut_segments_by_speed,
+    next_devices,
+    round_robin_chunks,
+)
+from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
+from tests.harness.device_groups import cut_finely, set_speeds
 from tests.harness.devices import device_as_if, mark_lost, pool_of
-from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
 
 RNG = np.random.default_rng(29)
@@ -36,7 +43,7 @@ def both_on(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
 
 @pytest.fixture
 def pair(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> list[gs.Device]:
-    """Return two devices on one adapter, and let stripes be short."""
+    """Return two devices on one adapter, and let round-robin chunks be short."""
     cut_finely(monkeypatch)
     return both_on(adapter)
 
@@ -49,9 +56,11 @@ def check(x: Any, op: Any, pair: list[gs.Device], **options: Any) -> None:
         assert_same(part, whole)
 
 
-def team_threads() -> list[str]:
+def device_threads() -> list[str]:
     return [
-        thread.name for thread in threading.enumerate() if thread.name.startswith(("gpuscan-team", "gpuscan-shard"))
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith(("gpuscan-device-group", "gpuscan-shard"))
     ]
 
 
@@ -61,7 +70,7 @@ def team_threads() -> list[str]:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("start", [{}, {"initial": 7}, {"exclusive": True, "initial": 7}])
 def test_one_row(pair: list[gs.Device], reverse: bool, start: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scan one row, whole and cut into segments that begin anywhere in a stripe; on equal and unequal devices."""
+    """Scan one row, whole and cut into segments that begin anywhere in a chunk; on equal and unequal devices."""
     set_speeds(monkeypatch, *((3, 1) if reverse else (1, 1)))
     for cuts in ({}, {"segments": OFFSETS}, {"keys": KEYS}):
         check(X, "add", pair, reverse=reverse, **start, **cuts)
@@ -139,7 +148,7 @@ def other_calls(pair: list[gs.Device], tmp_path: Path) -> None:
     found = list(gs.scan_chunks(chunks(), exclusive=True, device=pair))
     assert [len(part) for part in found] == [700] * 7 + [0, 100]
     assert_same(np.concatenate(found), gs.scan(X, exclusive=True, device="numpy"))
-    assert not team_threads()
+    assert not device_threads()
 
 
 def floats(pair: list[gs.Device], tmp_path: Path) -> None:
@@ -161,23 +170,23 @@ def test_what_else_there_is(pair: list[gs.Device], case: Any, tmp_path: Path) ->
 # ----- Shares
 
 
-def test_stripes_and_shares_follow_the_speeds() -> None:
+def test_round_robin_chunks_and_shares_follow_the_speeds() -> None:
     taken = list(islice(next_devices([3, 1]), 8))
     assert (taken.count(0), taken.count(1), taken[:4]) == (6, 2, taken[4:])
-    found = list(stripes(100, 30, next_devices([1, 1])))
+    found = list(round_robin_chunks(100, 30, next_devices([1, 1])))
     assert [(s.device, s.start, s.stop, s.last) for s in found] == [
         (0, 0, 30, False),
         (1, 30, 60, False),
         (0, 60, 90, False),
         (1, 90, 100, True),
     ]
-    assert [(s.start, s.stop) for s in shares(10, [3, 1, 1])] == [(0, 6), (6, 8), (8, 10)]
-    assert [s.device for s in shares(1, [1, 1])] == [1]
+    assert [(s.start, s.stop) for s in cut_by_speed(10, [3, 1, 1])] == [(0, 6), (6, 8), (8, 10)]
+    assert [s.device for s in cut_by_speed(1, [1, 1])] == [1]
 
 
 def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
     """Give the first device two stretches of a long row; all devices then need equal time for each step."""
-    found = stretches(100 << 20, [1, 1])
+    found = cut_into_shards(100 << 20, [1, 1])
     assert [(s.device, (s.stop - s.start) >> 20) for s in found] == [(0, 20), (1, 40), (0, 40)]
     speeds = [4, 1, 2]
     parts = cut_scan_axis(3300, speeds)
@@ -185,7 +194,7 @@ def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
     assert [s.device for s in parts] == [0, 1, 2, 0]
     assert np.allclose([2 * times[0], *times[1:]], times[1], rtol=0.01)
     assert [s.last for s in parts] == [False] * 3 + [True]
-    cuts = [segment_shares(np.array(o), [1, 1]) for o in ([0, 0, 6, 6, 7, 9, 12, 12], [0, 12], [0, 0, 11])]
+    cuts = [cut_segments_by_speed(np.array(o), [1, 1]) for o in ([0, 0, 6, 6, 7, 9, 12, 12], [0, 12], [0, 0, 11])]
     assert [[(s.device, s.start, s.stop) for s in each] for each in cuts] == [
         [(0, 0, 2), (1, 2, 7)],
         [(0, 0, 1)],
@@ -193,14 +202,14 @@ def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
     ]
     # One device, and a shorter axis, have one stretch on each device.
     for length, speeds in ((100 << 20, [1]), (1 << 20, [1, 1])):
-        assert [s.device for s in stretches(length, speeds)] == list(range(len(speeds)))
+        assert [s.device for s in cut_into_shards(length, speeds)] == list(range(len(speeds)))
 
 
 def test_unequal_devices_are_measured_once(device: gs.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure devices of several kinds, keep their speeds on disk, and take equal ones for equal."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "TEAMS", replace(TEAMS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(device_speeds, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
     other = device_as_if(device, name="another")
     executors = [device._executor, other._executor]
     assert relative_speeds([executors[0]] * 3) == [1, 1, 1]
@@ -215,7 +224,7 @@ def test_a_damaged_speed_is_measured_again(
 ) -> None:
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "TEAMS", replace(TEAMS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(device_speeds, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
     pair = [device_as_if(device), device_as_if(device, name="another")]
     path = disk_cache.write(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities), 1.5)
     assert path is not None
@@ -242,7 +251,7 @@ def lost(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(gs.DeviceLostError) as caught:
                 call()
             assert pair[1].capabilities.summary in str(caught.value)
-            assert not team_threads()
+            assert not device_threads()
         assert_same(x, X)
     finally:
         mark_lost(pair[1], False)
@@ -258,7 +267,7 @@ def without_memory(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(gs.DeviceMemoryError, match="ran out of memory") as caught:
             gs.scan(X, device=pair)
     assert "device 1 of the list" in caught.value.__notes__[0]
-    assert not team_threads()
+    assert not device_threads()
     check(X, "add", pair)
 
 
@@ -278,7 +287,7 @@ def chunks_that_end_with_an_error(pair: list[gs.Device], monkeypatch: pytest.Mon
     stopped: Any = gs.scan_chunks((X for _ in range(50)), device=pair)
     next(stopped)
     stopped.close()
-    assert not team_threads()
+    assert not device_threads()
 
 
 def wrong_lists(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:

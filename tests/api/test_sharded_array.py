@@ -13,8 +13,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from tests.harness.device_groups import cut_in_order
 from tests.harness.devices import mark_lost, pool_of
-from tests.harness.teams import cut_in_order
 from tests.oracle import assert_same
 
 RNG = np.random.default_rng(29)
@@ -265,7 +265,7 @@ def dicts(three: list[gs.Device]) -> None:
             assert [type(call(bundle, op, axis=axis)) for axis in (0, 1)] == [type(bundle)] * 2
 
 
-def two_stretches(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
+def two_shards_on_one_device(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the first device two stretches, which it scans without reducing them where it can."""
     cut_in_order(monkeypatch)
     flat = X.ravel()[:70]
@@ -287,10 +287,10 @@ CASES = [
     failures,
     results_in_place,
     totals_and_types,
-    two_stretches,
+    two_shards_on_one_device,
 ]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_else_there_is(three: list[gs.Device], case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    case(three, monkeypatch) if case in (two_stretches, failures) else case(three)
+    case(three, monkeypatch) if case in (two_shards_on_one_device, failures) else case(three)

@@ -21,8 +21,8 @@ def test_every_axis(device: gs.Device, exclusive: bool, reverse: bool) -> None:
     options["return_total"] = True
     scanned = one_by_one(AFFINE.function, x, axis=1, reverse=reverse, initial=initial)
     wanted = [field[:, 0 if reverse else -1] for field in scanned]
-    for home in (device, "numpy"):
-        _, totals = gs.scan(x, AFFINE, device=home, **options)
+    for call_device in (device, "numpy"):
+        _, totals = gs.scan(x, AFFINE, device=call_device, **options)
         for total, field in zip(totals, wanted, strict=True):
             assert_same(total, field)
     there = tuple(device.asarray(field) for field in x)
@@ -57,13 +57,13 @@ def test_exclusive_scans_read_their_input_once(device: gs.Device, monkeypatch: p
     for given, op, options in cases:
         turned = np.flip(given, options["axis"]) if options.get("reverse") else given
         wanted = gs.reduce(turned, op, device="numpy", **{k: v for k, v in options.items() if k != "reverse"})
-        homes: list[tuple[Any, Any]] = [(given, "numpy"), (given, device)]
+        arrays_and_devices: list[tuple[Any, Any]] = [(given, "numpy"), (given, device)]
         with monkeypatch.context() as patch:
             patch.setattr("gpuscan.api.scan.reduce_in_order", None)
             if op != "matmul":
-                homes.append((device.asarray(given), device))
-            for home, where in homes:
-                _, total = gs.scan(home, op, exclusive=True, return_total=True, device=where, **options)
+                arrays_and_devices.append((device.asarray(given), device))
+            for array, call_device in arrays_and_devices:
+                _, total = gs.scan(array, op, exclusive=True, return_total=True, device=call_device, **options)
                 assert_same(total, wanted, (op, options))
     zero = np.array([-0.0], np.float32)
     assert np.signbit(gs.scan(zero, exclusive=True, return_total=True, device=device)[1])
@@ -71,17 +71,19 @@ def test_exclusive_scans_read_their_input_once(device: gs.Device, monkeypatch: p
 
 def test_of_cuts_numbers_and_no_elements(device: gs.Device) -> None:
     x = np.arange(1, 7, dtype=np.int32)
-    for home in (device, "numpy"):
-        result, total = gs.scan(x, segments=[0, 2, 6], return_total=True, device=home)
+    for call_device in (device, "numpy"):
+        result, total = gs.scan(x, segments=[0, 2, 6], return_total=True, device=call_device)
         assert_same(result, np.array([1, 3, 3, 7, 12, 18], np.int32))
         assert total == 21
         assert isinstance(total, np.int32)
-        result, total = gs.scan(x[:0], "multiply", return_total=True, device=home)
+        result, total = gs.scan(x[:0], "multiply", return_total=True, device=call_device)
         assert result.shape == (0,)
         assert total == 1
         record = np.zeros(3, [("a", np.int32), ("b", np.float32)])
         record["a"] = 5
-        _, total = gs.scan(record, lambda l, r: {"a": l["a"] + r["a"], "b": r["b"]}, return_total=True, device=home)
+        _, total = gs.scan(
+            record, lambda l, r: {"a": l["a"] + r["a"], "b": r["b"]}, return_total=True, device=call_device
+        )
         assert total["a"] == 15
     with pytest.raises(ValueError, match="no identity"):
         gs.scan(x[:0], lambda l, r: l, return_total=True, device="numpy")
@@ -93,9 +95,9 @@ def test_of_cuts_numbers_and_no_elements(device: gs.Device) -> None:
 def test_reversed_with_indices(device: gs.Device) -> None:
     """Assert that the total of a reversed scan is of the same mapped elements as its results."""
     x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
-    for home in (device, "numpy"):
+    for call_device in (device, "numpy"):
         for options in ({"exclusive": True}, {"keys": np.array([0, 0, 1])}):
             _, total = gs.scan(
-                x, axis=1, reverse=True, before=lambda v, i: v * i, return_total=True, device=home, **options
+                x, axis=1, reverse=True, before=lambda v, i: v * i, return_total=True, device=call_device, **options
             )
             assert_same(total, np.array([8, 17], np.int32))

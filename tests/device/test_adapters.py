@@ -31,7 +31,7 @@ def list_only(monkeypatch: pytest.MonkeyPatch):
     """Return a function that lets wgpu list these adapters, and no others."""
 
     def list_only(*found: FakeAdapter) -> None:
-        monkeypatch.setattr(adapters, "_found", None)
+        monkeypatch.setattr(adapters, "_adapters", None)
         monkeypatch.setattr(forks, "_user", None)
         monkeypatch.setattr(forks, "_searched", False)
         monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: list(found))

@@ -16,11 +16,11 @@ USAGE = 0x80
 
 
 class FakeDevice:
-    """Makes buffers until `room` bytes are taken."""
+    """Makes buffers until `capacity` bytes are taken."""
 
-    def __init__(self, room: int = 1 << 40) -> None:
+    def __init__(self, capacity: int = 1 << 40) -> None:
         self.limits = {"max-buffer-size": 1 << 30}
-        self.room = room
+        self.capacity = capacity
         self.alive: list[Any] = []
         self.made = 0
 
@@ -31,7 +31,7 @@ class FakeDevice:
 
     def create_buffer(self, *, size: int, usage: int) -> Any:
         """Return a buffer, or raise MemoryError as wgpu does."""
-        if self.taken + size > self.room:
+        if self.taken + size > self.capacity:
             raise MemoryError("out of memory")
         buffer = SimpleNamespace(size=size, usage=usage)
         buffer.destroy = lambda: self.alive.remove(buffer)
@@ -122,7 +122,7 @@ def test_a_buffer_outlives_an_allocation_in_a_cycle() -> None:
 
 
 def test_out_of_memory_is_tried_once_more_after_a_cleanup() -> None:
-    device = FakeDevice(room=3 << 20)
+    device = FakeDevice(capacity=3 << 20)
     pool = BufferPool(device)
     for buffer in [pool.take(size, USAGE) for size in (1 << 20, 1 << 19)]:
         pool.give(buffer)

@@ -148,14 +148,14 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
         tiles: dict[str, Any] = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
         tiles |= {
             "items": plan.items,
-            "turns": plan.turns,
+            "batches": plan.batches,
             "kernel": plan.kernel,
             "with_keys": True,
             "payload": "words",
             "keeps_destinations": False,
         }
         for stage, more in (
-            ("histogram", {"stretch": plan.stretch, "copies": plan.copies}),
+            ("histogram", {"tiles_per_workgroup": plan.tiles_per_workgroup, "copies": plan.copies}),
             ("scan_histograms", {}),
             ("scatter_digits", tiles),
         ):

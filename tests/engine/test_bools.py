@@ -23,8 +23,8 @@ def test_many_subgroups(device: gs.Device, number: int, name: str) -> None:
     x = np.random.default_rng(0).random(50_011) < DENSITIES[name]
     size = device.capabilities.subgroup_size
     tiles = [None, TileShape(64, 0, 1, 4), *([TileShape(max(128, 2 * size), size, 1, 4)] if size else [])]
-    for turn, tile in some(device, enumerate(tiles, number)):
-        for strategy in strategies_in_turn(device, turn):
+    for rotation, tile in some(device, enumerate(tiles, number)):
+        for strategy in strategies_in_turn(device, rotation):
             for _ in range(RUNS):
                 (got,) = scan_with(device, make_problem(x, name), strategy, tile=tile)
                 assert_same(got, ufunc.accumulate(x), (strategy, tile))

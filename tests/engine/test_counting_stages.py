@@ -32,7 +32,7 @@ def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int
         per_vector = 16 // values.itemsize
         vectors = -(-values.size // per_vector)
         share = 11
-        counts, verdict = run_stage(
+        counts, validation_flag = run_stage(
             device,
             "counting/count",
             [values.size, bins, share, bins, 0],
@@ -50,9 +50,9 @@ def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int
         )
         wanted, found = twin.count(values, bins)
         np.testing.assert_array_equal(counts, wanted)
-        assert verdict[1] == found[1]
+        assert validation_flag[1] == found[1]
         if not found[1]:
-            assert verdict[0] == found[0]
+            assert validation_flag[0] == found[0]
 
 
 @pytest.mark.parametrize(("dtype", "vectors"), [(np.uint8, 1), (np.int16, 2), (np.int64, 3)])
@@ -72,7 +72,7 @@ def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
         per_vector = 16 // values.itemsize
         tile = WORKGROUP * vectors * per_vector
         tiles = -(-values.size // tile)
-        places, verdict, stretches, totals = run_stage(
+        places, validation_flag, ranges, totals = run_stage(
             device,
             "counting/divide_bins",
             [values.size, bins, 0, bins, 0],
@@ -91,13 +91,13 @@ def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
             copies=copies,
         )
         counted, found = twin.count(values, bins)
-        assert verdict[1] == found[1]
+        assert validation_flag[1] == found[1]
         if not found[1]:
-            assert verdict[0] == found[0]
+            assert validation_flag[0] == found[0]
         wanted = twin.divide_bins(values, bins, part_bins, tile)
         np.testing.assert_array_equal(twin.count_parts(wanted, bins, part_bins), counted)
         halves = places.view(np.uint16).reshape(tiles, tile)
-        bounds = stretches.reshape(tiles, parts)
+        bounds = ranges.reshape(tiles, parts)
         for number, part in np.ndindex(bounds.shape):
             begin, end = bounds[number, part] & 0xFFFF, bounds[number, part] >> 16
             np.testing.assert_array_equal(np.sort(halves[number, begin:end]), wanted[number][part])
@@ -108,7 +108,7 @@ def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
                 device,
                 "counting/count_parts",
                 [tiles, bins, unit],
-                [places, stretches, totals],
+                [places, ranges, totals],
                 [np.zeros(bins, np.uint32)],
                 workgroups,
                 workgroup_size=WORKGROUP,

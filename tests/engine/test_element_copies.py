@@ -37,9 +37,9 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(0, 120, shape).astype(dtype)
 
 
-def check_copies(device: gs.Device, x: Array, turn: Any) -> None:
+def check_copies(device: gs.Device, x: Array, rotation: Any) -> None:
     """Compare copies of a view with NumPy's: to a new array, to odd places of one, and to another view."""
-    view, wanted = turn(device.asarray(x)), turn(x)
+    view, wanted = rotation(device.asarray(x)), rotation(x)
     poison(device, wanted.nbytes)
     assert_same(view.copy().numpy(), wanted)
     for start in (1, 2):
@@ -101,15 +101,15 @@ def test_shapes_of_all_kinds_of_tiles(copier: gs.Device, dtype: str) -> None:
 
 
 def test_broadcast_views(copier: gs.Device) -> None:
-    turn: Any
+    rotation: Any
     for dtype in DTYPES:
         x = numbers(dtype, (5, 3))
-        for turn in (
+        for rotation in (
             lambda a: np.broadcast_to(a[:, None], (5, 7, 3)).transpose(2, 1, 0),
             lambda a: np.broadcast_to(a[:, :, None], (5, 3, 70)),
             lambda a: np.broadcast_to(a[None], (70, 5, 3)).T,
         ):
-            assert_same(turn(copier.asarray(x)).copy().numpy(), turn(x), dtype)
+            assert_same(rotation(copier.asarray(x)).copy().numpy(), rotation(x), dtype)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16"])

@@ -21,22 +21,22 @@ from gpuscan.engine.group_tables import (
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference.stages import Joiner
-from tests.harness.devices import read_verdicts
+from tests.harness.devices import read_validation_flags
 from tests.oracle import AFFINE, words
 from tests.twins import groups as twins
 
 Array = np.ndarray[Any, Any]
-STRETCH = 96
+SECTION_LENGTH = 96
 
 
 def ways(device: gs.Device) -> list[bool]:
-    """Return whether stretches are combined by subgroups: both ways where the adapter has them."""
+    """Return whether sections are combined by subgroups: both ways where the adapter has them."""
     return [False, True] if device.capabilities.subgroup_size else [False]
 
 
 def shape_of(table: GroupTable, words: Array) -> tuple[Array, Array]:
     """Return what a table on a device knows, and its carries, with the words of a carry last."""
-    planes = words[: -table.results].reshape(-1, table.rows, table.stretches, table.groups)
+    planes = words[: -table.results].reshape(-1, table.rows, table.sections, table.groups)
     if table.kernels[0].marked:
         return planes[0] != 0, np.moveaxis(planes[1:], 0, -1)
     return np.ones(planes.shape[1:], bool), np.moveaxis(planes, 0, -1)
@@ -46,7 +46,7 @@ def shape_of(table: GroupTable, words: Array) -> tuple[Array, Array]:
 def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
     """Assert that every stage leaves its twin's table, results and marks; the operator does not commute."""
     rng = np.random.default_rng(1)
-    rows, length, groups = 2, 5 * STRETCH - 7, 37
+    rows, length, groups = 2, 5 * SECTION_LENGTH - 7, 37
     x = tuple(each.reshape(rows, length) for each in words(rng, 2, rows * length))
     labels = (rng.integers(0, groups - 1, length) // 3 * 3).astype(np.uint16)
     if "initial" in options:
@@ -57,22 +57,22 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
     items = tuple(each[:, ::step] for each in x)
     each_label = np.broadcast_to(labels[::step], (rows, length)).astype(np.int64)
     seeds = problem.numpy_seeds if problem.initial else None
-    own = twins.combine_groups(join, items, each_label, groups, STRETCH)
+    own = twins.combine_groups(join, items, each_label, groups, SECTION_LENGTH)
     before = twins.scan_carries(join, own, seeds)
     starts = problem.numpy_seeds if problem.exclusive else None
-    results = twins.scan_groups(join, items, each_label, STRETCH, before, starts)
+    results = twins.scan_groups(join, items, each_label, SECTION_LENGTH, before, starts)
     whole = twins.reduce_carries(join, own, seeds)
     few = FewLabels(upload_array(device._context, labels), groups)
     for subgroups in ways(device):
-        found = plan_table(device._executor, problem, few, subgroups=subgroups, stretch=STRETCH)
+        found = plan_table(device._executor, problem, few, subgroups=subgroups, section_length=SECTION_LENGTH)
         assert found is not None
         leaves = [upload_array(device._context, each) for each in x]
         for stages, expected in ((1, own), (2, before)):
             part = replace(found, table=replace(found.table, kernels=found.table.kernels[:stages]))
             known, carries = shape_of(found.table, run(device, part, leaves)[0])
-            np.testing.assert_array_equal(known, expected.known)
+            np.testing.assert_array_equal(known, expected.has_carry)
             np.testing.assert_array_equal(carries[known], np.stack(expected.carries, -1)[known])
-        alone = plan_table(device._executor, problem, few, subgroups=subgroups, stretch=length)
+        alone = plan_table(device._executor, problem, few, subgroups=subgroups, section_length=length)
         assert alone is not None
         assert problem.initial or [kernel.stage for kernel in alone.table.kernels] == ["scan_groups"]
         got = [
@@ -84,12 +84,14 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         if options.get("exclusive"):
             continue
         filled = replace(problem, fill=tuple(np.full(rows, value, np.uint32) for value in (7, 8)))
-        reduction = plan_table(device._executor, filled, few, subgroups=subgroups, stretch=STRETCH, reduces=True)
+        reduction = plan_table(
+            device._executor, filled, few, subgroups=subgroups, section_length=SECTION_LENGTH, reduces=True
+        )
         assert reduction is not None
         table, *fields = run(device, reduction, leaves)
-        np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.known)
+        np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.has_carry)
         for field, expected_field, fill in zip(fields, whole.carries, (7, 8), strict=True):
-            np.testing.assert_array_equal(field.reshape(rows, groups), np.where(whole.known, expected_field, fill))
+            np.testing.assert_array_equal(field.reshape(rows, groups), np.where(whole.has_carry, expected_field, fill))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     if not device.capabilities.subgroup_size:
         return
     rng = np.random.default_rng(2)
-    length, groups = 3 * STRETCH - 11, 37
+    length, groups = 3 * SECTION_LENGTH - 11, 37
     x = rng.integers(-99, 99, length).astype(dtype)
     x[:50] = -np.zeros(50, dtype)
     if x.itemsize == 8:  # low words that wrap, and many neighbours with one label
@@ -118,19 +120,19 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     labels[60:120] = 7
     problem = make_problem(x, op)
     few = FewLabels(upload_array(device._context, labels), groups)
-    options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
+    options: dict[str, Any] = {"subgroups": True, "section_length": SECTION_LENGTH}
     found = plan_table(device._executor, problem, few, **options)
     assert found is not None
     combine = found.spec.combine
     assert bool(found.table.kernels[0].copies) == (combine.atomic is not None)
     wide = x.astype(np.int32 if dtype == np.int8 else dtype)[None]
     join = Joiner(problem.operator, make_problem(wide, op, axis=1).element)
-    own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, STRETCH)
+    own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, SECTION_LENGTH)
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
     known, carries = shape_of(found.table, run(device, part, [upload_array(device._context, x)])[0])
     assert known.all()
     neutral = np.array(combine.neutral, np.uint32).view(wide.dtype)
-    expected = np.where(own.known, own.carries[0], neutral)
+    expected = np.where(own.has_carry, own.carries[0], neutral)
     got = np.ascontiguousarray(carries).view(wide.dtype)[..., 0]
     got, expected = got.astype(dtype), expected.astype(dtype)
     np.testing.assert_array_equal(got, expected)
@@ -176,13 +178,17 @@ def test_labels_of_reductions(device: gs.Device, dtype: Any) -> None:
         for subgroups in ways(device):
             for in_table in (False, True) if subgroups else (False,):
                 few = FewLabels(upload_array(device._context, labels), groups)
-                options: dict[str, Any] = {"subgroups": subgroups, "in_table": in_table, "stretch": STRETCH}
+                options: dict[str, Any] = {
+                    "subgroups": subgroups,
+                    "in_table": in_table,
+                    "section_length": SECTION_LENGTH,
+                }
                 found = plan_table(device._executor, filled, few, reduces=True, **options)
                 assert found is not None
-                known = len(device._context.runs.verdicts)
+                known = len(device._context.runs.validation_flags)
                 (result,) = reduce_by_table(device._executor, filled, found, None)
                 np.testing.assert_array_equal(result._read(), expected)
-                (reported,) = read_verdicts(device, known)
+                (reported,) = read_validation_flags(device, known)
                 assert reported == ([min(above, 2**32 - 1), min(below, 2**32 - 1)] if labels is wrong_too else [0, 0])
     with pytest.raises(ValueError, match="label"):
         device.synchronize()
@@ -198,7 +204,7 @@ def test_turns_and_parts(device: gs.Device) -> None:
     x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
     problem = make_problem(x, AFFINE, exclusive=True)
     few = FewLabels(upload_array(device._context, labels), 5)
-    found = plan_table(device._executor, problem, few, subgroups=True, stretch=5)
+    found = plan_table(device._executor, problem, few, subgroups=True, section_length=5)
     assert found is not None
     planned: tuple[Any, ...] = found.table.kernels
     kernels = tuple(

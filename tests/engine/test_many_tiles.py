@@ -63,8 +63,8 @@ KINDS: dict[str, Callable[[np.random.Generator], Problem]] = {
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(KINDS)))
 def test_the_bits_are_those_of_three_dispatch(device: gs.Device, number: int, kind: str) -> None:
-    for turn, tile in one_of(device, enumerate(small_tiles(device), number), number // 2):
-        in_turn = waiting_on(device)[turn % len(waiting_on(device))]
+    for rotation, tile in one_of(device, enumerate(small_tiles(device), number), number // 2):
+        in_turn = waiting_on(device)[rotation % len(waiting_on(device))]
         compare(device, KINDS[kind](np.random.default_rng(1)), tile, [in_turn])
 
 

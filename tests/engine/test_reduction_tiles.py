@@ -44,7 +44,7 @@ def first_not_zero(x: Array, axis: int) -> Array:
 
 def cases(device: gs.Device, shapes: Sequence[tuple[int, ...]]) -> list[tuple[gs.Device, str, tuple[int, ...]]]:
     """Return each shape with a dtype, on the device as it is and as a GPU."""
-    pairs = [(DTYPES[turn % len(DTYPES)], shape) for turn, shape in enumerate(shapes)]
+    pairs = [(DTYPES[rotation % len(DTYPES)], shape) for rotation, shape in enumerate(shapes)]
     return [(each, dtype, shape) for dtype, shape in half_of(device, pairs) for each in (as_gpu(device), device)]
 
 
@@ -70,7 +70,7 @@ def test_bundles_down_columns(device: gs.Device) -> None:
 def test_options(device: gs.Device) -> None:
     """Reduce with an initial value and maps, views, and into an array on the device."""
     where = as_gpu(device)
-    for turn, shape in half_of(device, enumerate([(3, 41, 7), (1, 3001, 5)])):
+    for rotation, shape in half_of(device, enumerate([(3, 41, 7), (1, 3001, 5)])):
         x = (np.arange(np.prod(shape)) % 101).astype(np.uint8).reshape(shape)
         there = where.asarray(x)
         lead = np.arange(x[:, 0].size).reshape(x[:, 0].shape)
@@ -79,7 +79,7 @@ def test_options(device: gs.Device) -> None:
         got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
         assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32), shape)
         cut: Any
-        for cut in one_of(device, (np.s_[:, 3:], np.s_[:, :-2], np.s_[..., 1:]), turn):
+        for cut in one_of(device, (np.s_[:, 3:], np.s_[:, :-2], np.s_[..., 1:]), rotation):
             assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), (shape, cut))
         out = where.asarray(np.full(x[:, 0].shape, 200, np.uint8))
         gs.reduce(there, "minimum", axis=1, out=out)

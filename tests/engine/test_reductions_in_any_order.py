@@ -74,8 +74,8 @@ def test_which_operators_are() -> None:
 def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
     """Reduce one row of some tiles, rows with tiles of their own, and rows that share tiles."""
     ufunc: np.ufunc = getattr(np, name)
-    for turn, dtype in some(device, enumerate(DTYPES[name])):
-        for shape in one_of(device, ((5_003,), (3, 1024), (7, 33)), turn + len(name)):
+    for rotation, dtype in some(device, enumerate(DTYPES[name])):
+        for shape in one_of(device, ((5_003,), (3, 1024), (7, 33)), rotation + len(name)):
             x = draw_numbers(dtype, shape)
             wanted = ufunc.reduce(x, axis=-1, dtype=x.dtype)
             assert_same(gs.reduce(x, name, axis=-1, device=device), wanted, (dtype, shape))
@@ -88,9 +88,9 @@ def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
     if op == "maximum":
         x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
     ufunc: np.ufunc = getattr(np, op)
-    for turn, tile in enumerate(small_tiles(device)):
+    for rotation, tile in enumerate(small_tiles(device)):
         lengths = [n for n in boundaries(tile) if n <= x.size]
-        for strategy in pick_strategies(device, turn):
+        for strategy in pick_strategies(device, rotation):
             for length in some(device, lengths):
                 got = last(device, x[:length], op, strategy, tile=tile)
                 assert_same(got[0], ufunc.reduce(x[:length], dtype=x.dtype), (tile, strategy, length))
@@ -100,8 +100,8 @@ def test_options(device: gs.Device) -> None:
     """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
     x = draw_numbers("int32", 30_001)
     total = np.add.reduce(x, dtype=x.dtype)
-    for turn, tile in half_of(device, enumerate(small_tiles(device))):
-        for strategy in pick_strategies(device, turn):
+    for rotation, tile in half_of(device, enumerate(small_tiles(device))):
+        for strategy in pick_strategies(device, rotation):
             for given in ({"piece_bytes": 1 << 14}, {"one_workgroup_folds": True}, {"reverse": True}):
                 assert_same(last(device, x, "add", strategy, tile=tile, **given)[0], total, (strategy, given))
             assert_same(last(device, x, "add", strategy, tile=tile, initial=np.int32(77))[0], total + np.int32(77))
@@ -154,7 +154,7 @@ def test_special_floats_of_16_bits(device: gs.Device, name: str) -> None:
 def test_other_operators_keep_their_order(device: gs.Device) -> None:
     """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
-    for turn, tile in enumerate(small_tiles(device)):
-        for strategy in pick_strategies(device, turn):
+    for rotation, tile in enumerate(small_tiles(device)):
+        for strategy in pick_strategies(device, rotation):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))

@@ -63,13 +63,13 @@ def assert_flipped(got: Any, wanted: Any, note: Any = "") -> None:
 def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
     """Scan rows of whole chunks and others, shorter than a chunk and longer than a tile."""
     every = 1 if dtype == "float32" and not IN_TURN else 2
-    for turn, length in some(device, list(enumerate(LENGTHS))[DTYPES.index(dtype) % every :: every]):
+    for rotation, length in some(device, list(enumerate(LENGTHS))[DTYPES.index(dtype) % every :: every]):
         x = floats(dtype, 3 + 1500 // length, length)
-        options: dict[str, Any] = {"axis": 1, "exclusive": turn % 2 == 1}
-        if turn % 3 == 0:
+        options: dict[str, Any] = {"axis": 1, "exclusive": rotation % 2 == 1}
+        if rotation % 3 == 0:
             options["initial"] = np.arange(len(x)).astype(dtype)
-        tile = tile_in_turn(device, turn)
-        for strategy in strategies_in_turn(device, turn + len(dtype)):
+        tile = tile_in_turn(device, rotation)
+        for strategy in strategies_in_turn(device, rotation + len(dtype)):
             backwards = make_problem(x, reverse=True, **options)
             poison(device, x.nbytes)
             (got,) = scan_with(device, backwards, strategy, tile=tile)
@@ -88,14 +88,14 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
     if not size:
         return  # such a device has no such shape
     tile = TileShape(max(32, 2 * size), size, 2, 16 if dtype == "uint8" else 8, single_lead=True)
-    for turn, length in chain(*one_of(device, [[(0, 7), (1, 16)], [(2, 63), (3, 1031)]], len(dtype))):
+    for rotation, length in chain(*one_of(device, [[(0, 7), (1, 16)], [(2, 63), (3, 1031)]], len(dtype))):
         x = floats(dtype, 2 + 6 * tile.tile_size // length, length)
-        options: dict[str, Any] = {"axis": 1, "exclusive": turn % 2 == 1}
-        if turn % 3 == 0:
+        options: dict[str, Any] = {"axis": 1, "exclusive": rotation % 2 == 1}
+        if rotation % 3 == 0:
             options["initial"] = np.arange(len(x)).astype(dtype)
         forwards, backwards = make_problem(flip_rows(x), **options), make_problem(x, reverse=True, **options)
         (wanted,) = twin_of(forwards, tile)
-        for strategy in strategies_in_turn(device, turn):
+        for strategy in strategies_in_turn(device, rotation):
             poison(device, x.nbytes)
             (got,) = scan_with(device, forwards, strategy, tile=tile)
             assert_same(got, np.ascontiguousarray(wanted), (length, strategy))
@@ -105,13 +105,13 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
 
 def test_against_the_fold_one_by_one(device: gs.Device) -> None:
     """Scan a bundle with an operator that does not commute, and an initial value for each row."""
-    for turn, length in some(device, enumerate(LENGTHS[1:])):
+    for rotation, length in some(device, enumerate(LENGTHS[1:])):
         rows = 2 + 1000 // length
-        x = words(np.random.default_rng(turn), 2, (rows, length))
+        x = words(np.random.default_rng(rotation), 2, (rows, length))
         seeds = words(np.random.default_rng(99), 2, rows)
-        options: dict[str, Any] = {"axis": 1, "reverse": True, "exclusive": turn % 2 == 0, "initial": seeds}
+        options: dict[str, Any] = {"axis": 1, "reverse": True, "exclusive": rotation % 2 == 0, "initial": seeds}
         wanted = one_by_one(gates, x, **options)
-        tile = tile_in_turn(device, turn)
+        tile = tile_in_turn(device, rotation)
         results = scan_with(device, make_problem(x, AFFINE, **options), strategies_on(device)[0], tile=tile)
         for got, field in zip(results, wanted, strict=True):
             assert_same(got, field, (length, tile))

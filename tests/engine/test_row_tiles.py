@@ -60,19 +60,19 @@ def test_which_operators_commute() -> None:
 
 def test_rows_around_every_boundary(device: gs.Device) -> None:
     """Reduce rows that end before, at and after each chunk, lane, batch and part, and begin anywhere in a word."""
-    for turn, (dtype, chunk) in enumerate(half_of(device, CHUNKS)):
+    for rotation, (dtype, chunk) in enumerate(half_of(device, CHUNKS)):
         shapes = ((32, 8, 2, 1 << 20), (32, 32, 3, 200 * chunk), (16, 1, 4, 1 << 20), (64, 64, 1, 96 * chunk))
-        for size, lanes, loads, part in one_of(device, shapes, turn):
+        for size, lanes, loads, part in one_of(device, shapes, rotation):
             tile = RowTile(size, lanes, loads, chunk, part)
             edges = {1, 2, chunk, lanes * chunk, 2 * loads * lanes * chunk, part if part < 1 << 20 else 7 * chunk}
             for length in sorted({edge + by for edge in edges for by in (-1, 0, 1, 5)} - {-1, 0}):
-                for strategy in pick_strategies(device, turn + length):
+                for strategy in pick_strategies(device, rotation + length):
                     check(device, draw(dtype, (5, length)), tile, strategy)
 
 
 def test_columns_around_every_boundary(device: gs.Device) -> None:
-    for turn, (dtype, chunk) in enumerate(half_of(device, CHUNKS)):
-        for loads, lines in one_of(device, ((1, 40), (3, 150)), turn):
+    for rotation, (dtype, chunk) in enumerate(half_of(device, CHUNKS)):
+        for loads, lines in one_of(device, ((1, 40), (3, 150)), rotation):
             for inner in (2, 3, 7, 12, 32):
                 unit = math.lcm(inner, chunk)
                 tile = RowTile(32, 32, loads, chunk, -(-lines * inner // unit) * unit, columns=True)

@@ -62,13 +62,13 @@ def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
 def test_every_length_and_option(device: gs.Device) -> None:
     """Assert that the scan of a bundle equals the fold one by one, with an operator that does not commute."""
     rng = np.random.default_rng(0)
-    for turn, tile in half_of(device, enumerate(row_tiles(device))):
+    for rotation, tile in half_of(device, enumerate(row_tiles(device))):
         for number, length in some(device, enumerate(lengths(tile))):
             x = words(rng, 2, (3, length))
             asked = options(3, rng)[number % 5]
             begin = {"initial": (1, 0)} if asked.get("exclusive") else {}  # the operator's identity
             wanted = one_by_one(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), x, axis=1, **(begin | asked))
-            for strategy in strategies_in_turn(device, number + turn):
+            for strategy in strategies_in_turn(device, number + rotation):
                 results = scan_with(device, make_problem(x, AFFINE, axis=1, **asked), strategy, tile=tile)
                 for got, field in zip(results, wanted, strict=True):
                     assert_same(got, field, (tile, length, asked, strategy))
@@ -78,10 +78,10 @@ def test_float_bits(device: gs.Device) -> None:
     """Assert that float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in half_of(device, row_tiles(device), 1):
-        for turn, length in some(device, enumerate(lengths(tile))):
+        for rotation, length in some(device, enumerate(lengths(tile))):
             problem = make_problem(rng.standard_normal((4, length)).astype(np.float32), axis=1)
             (wanted,) = twin_of(problem, tile)
-            for strategy in pick_strategies(device, turn):
+            for strategy in pick_strategies(device, rotation):
                 (got,) = scan_with(device, problem, strategy, tile=tile)
                 assert_same(got, wanted, (tile, length, strategy))
 
@@ -108,10 +108,10 @@ def test_elements(device: gs.Device, number: int, dtype: str) -> None:
     """Scan elements of other widths, packed ones too, at lengths where rows share tiles and where they do not."""
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
-    for turn, length in enumerate((MIN_ROW + 1, (MIN_ROW, 5 * MIN_ROW + 4)[number % 2]), number):
+    for rotation, length in enumerate((MIN_ROW + 1, (MIN_ROW, 5 * MIN_ROW + 4)[number % 2]), number):
         x = rng.integers(0, 2, (several(device, 3), length)).astype(dtype)
         wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
-        for strategy in strategies_in_turn(device, turn):
+        for strategy in strategies_in_turn(device, rotation):
             assert_same(gs.scan(x, op, axis=1, device=device, strategy=strategy), wanted, (length, strategy))
 
 

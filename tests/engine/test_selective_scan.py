@@ -89,7 +89,7 @@ def test_carries(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     ends, steps, decays = some(3, 4, 5), np.abs(some(3, 4)), -np.abs(some(2, 5))
     bound = [device.asarray(array) for array in (steps, decays, ends)]
     with device._context.lock:
-        device._context.submit([engine._carries_stage(*bound)], ends.nbytes, held=False)
+        device._context.submit([engine._carries_stage(*bound)], ends.nbytes, deferrable=False)
     np.testing.assert_allclose(bound[2].numpy(), selective_carries(steps, decays, ends), rtol=1e-5, atol=1e-6)
 
 

@@ -84,7 +84,16 @@ def test_histograms(device: gs.Device) -> None:
         counts = twins.histogram(order, digits, RADIX_BITS)
         nothing = np.zeros(4 + counts.size, np.uint32)
         (found,) = run_stage(
-            device, "histogram", call, [keys.view(np.uint32)], [nothing], 3 * 3, stretch=3, copies=2, **scalar, **values
+            device,
+            "histogram",
+            call,
+            [keys.view(np.uint32)],
+            [nothing],
+            3 * 3,
+            tiles_per_workgroup=3,
+            copies=2,
+            **scalar,
+            **values,
         )
         bits, falls = twins.differences(order)
         assert found[:3].tolist() == [bits & 0xFFFFFFFF, bits >> 32, int(falls)]
@@ -125,7 +134,7 @@ def test_one_pass(device: gs.Device) -> None:
             kernel=kernel,
             keeps_destinations=False,
             items=-(-TILE // values["workgroup_size"]),
-            turns=2,
+            batches=2,
             **values,
         )
         assert state[:2].tolist() == [0, 0]  # the ticket is at zero again, and nothing timed out
@@ -250,7 +259,7 @@ def test_plans(device: gs.Device) -> None:
             assert plan.strategy == strategy
             assert plan.tile_size < 1 << 16
             assert (
-                plan.tile_size // plan.workgroup * plan.stretch < 65_535
+                plan.tile_size // plan.workgroup * plan.tiles_per_workgroup < 65_535
             )  # iterations, after which llvmpipe ends loops
             assert 4 * plan.copies * (plan.digits << plan.radix_bits) <= max(most // 2, 8192)
             few = plan_sort(scalar, 1000, 3 * plan.tile_size, device.capabilities, strategy=strategy)

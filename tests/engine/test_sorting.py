@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
-from gpuscan.engine.sorting import partition_places, sort_device
+from gpuscan.engine.sorting import partition_indices, sort_device
 from gpuscan.planning import key_heuristics
 from gpuscan.planning.sort_plan import TileSort, plan_row_sort, plan_sort
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -108,7 +108,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 kernel=None,
                 keeps_destinations=False,
                 items=-(-tile // values["workgroup_size"]),
-                turns=1 + digit % 2,
+                batches=1 + digit % 2,
                 **values,
             )
             np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
@@ -117,9 +117,9 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 
 
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
+    """Assert that sorts are right in the workgroups of GPUs, with batches that do not store equally much of a tile."""
     heuristics = replace(
-        key_heuristics.SORTS_GPU, workgroup_with_payload=256, items_with_payload=7, turns_with_payload=4, min_tiles=1
+        key_heuristics.SORTS_GPU, workgroup_with_payload=256, items_with_payload=7, batches_with_payload=4, min_tiles=1
     )
     monkeypatch.setattr(key_heuristics, "SORTS_CPU", heuristics)
     keys = keys_of(np.float32, (2, 4001))
@@ -261,7 +261,7 @@ def test_partitioned_places(device: gs.Device, dtype: Any) -> None:
     rng = np.random.default_rng(8)
     places = rng.permutation(200_000).astype(np.uint32)
     words = rng.integers(0, np.iinfo(dtype).max, places.size, dtype=dtype)
-    found = partition_places(device._executor, device.asarray(places), device.asarray(words))
+    found = partition_indices(device._executor, device.asarray(places), device.asarray(words))
     order = np.argsort(places >> 16, kind="stable")
     np.testing.assert_array_equal(found.keys._read(), places[order])
     np.testing.assert_array_equal(found.payload._read(), words[order])

@@ -71,9 +71,9 @@ def item_words(problem: Problem, items: Items) -> Array:
     return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
 
 
-def each(device: gs.Device, tiles: int, turn: int) -> list[Any]:
+def each(device: gs.Device, tiles: int, rotation: int) -> list[Any]:
     """Return every tile with every problem, or a part of the pairs if adapters share cases."""
-    return half_of(device, [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()], turn)
+    return half_of(device, [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()], rotation)
 
 
 def test_reduce(device: gs.Device) -> None:
@@ -119,9 +119,9 @@ def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    turn = folds + (strategy == "fallback")
-    tile = tile_in_turn(device, turn)
-    for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
+    rotation = folds + (strategy == "fallback")
+    tile = tile_in_turn(device, rotation)
+    for number, (note, problem) in enumerate(problems(70, tile).items(), rotation):
         long = device.capabilities.int64_atomics and number % 2 == 0
         other = device_as_if(device, int64_atomics=long)
         run = run_stages(other, problem, strategy, tile, one_workgroup_folds=folds)

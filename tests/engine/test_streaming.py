@@ -35,9 +35,9 @@ def problems(n: int) -> Iterator[tuple[str, Problem]]:
 
 def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
     for tile in small_tiles(device)[-1:]:
-        for turn, (note, problem) in half_of(device, enumerate(problems(50_001))):
+        for rotation, (note, problem) in half_of(device, enumerate(problems(50_001))):
             wanted = scan_with(device, problem, "three_dispatch", tile=tile)
-            in_turn = strategies_in_turn(device, turn // 2)
+            in_turn = strategies_in_turn(device, rotation // 2)
             for strategy in in_turn if note in ("short rows", "long rows") else ["three_dispatch"]:
                 try:
                     got = scan_with(device, problem, strategy, tile=tile, piece_bytes=30_000)

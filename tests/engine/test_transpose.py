@@ -37,9 +37,9 @@ def scan_there(monkeypatch: pytest.MonkeyPatch, x: Any, op: Any = "add", **optio
 def test_every_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, number: int, dtype: str) -> None:
     op = "logical_xor" if dtype == "bool" else "add"
     shapes = [((40, 3), 0), ((5, 300, 7), 1), ((3, 4, 5, 1, 3), 1), ((1, 9), 0), ((1000, 1, 5), 0)]
-    for turn, (shape, axis) in some(device, enumerate(shapes, number)):
+    for rotation, (shape, axis) in some(device, enumerate(shapes, number)):
         x = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
-        for strategy in strategies_in_turn(device, turn):
+        for strategy in strategies_in_turn(device, rotation):
             got = scan_there(monkeypatch, device.asarray(x), op, axis=axis, strategy=strategy)
             assert_same(got.numpy(), ufunc_scan(op, x, axis=axis), (shape, strategy))
 

@@ -45,12 +45,12 @@ def test_rows_of_any_length(device: gs.Device, inner: int, dtype: str) -> None:
         assert_same(got, found[:, ::-1])
 
 
-@pytest.mark.parametrize("turn", range(3))
-def test_the_planner_exchanges_words_on_a_gpu(device: gs.Device, turn: int) -> None:
+@pytest.mark.parametrize("rotation", range(3))
+def test_the_planner_exchanges_words_on_a_gpu(device: gs.Device, rotation: int) -> None:
     """Assert that a GPU's tile takes rows of an odd number of bytes as they are, in one stage without copies."""
     gpu = device_as_if(device, adapter_type="DiscreteGPU")
-    rng = np.random.default_rng(turn)
-    shape, dtype = [((3, 130, 117), "uint8"), ((520, 23), "int16"), ((2, 300, 35), "int8")][turn]
+    rng = np.random.default_rng(rotation)
+    shape, dtype = [((3, 130, 117), "uint8"), ((520, 23), "int16"), ((2, 300, 35), "int8")][rotation]
     x = numbers(rng, dtype, shape)
     axis = len(shape) - 2
     plan = plan_with(gpu, make_problem(x, axis=axis), "three_dispatch")

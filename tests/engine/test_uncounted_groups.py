@@ -23,14 +23,14 @@ PAIRS = gs.operator(lambda a, b: (a[0] + b[0], a[1] + b[1]), identity=(0, 0), na
 
 @pytest.fixture(params=["sorted tiles", "buckets", "invocations"])
 def counting(device: gs.Device, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """Return a device that lets the GPU count the labels of short arrays, by each way of combining stretches."""
+    """Return a device that lets the GPU count the labels of short arrays, by each way of combining sections."""
     few = {
         "min_counted_elements": 1,
-        "uncounted_stretches": 4,
-        "min_stretches": 2,
-        "min_stretch": 16,
+        "uncounted_sections": 4,
+        "min_sections": 2,
+        "min_section_length": 16,
         "tile_items": 2,
-        "least_stretches": 3,
+        "least_sections": 3,
     }
     few["max_tabled_labels"] = 1 if request.param == "buckets" else 1 << 20
     for name in ("GROUPS_GPU", "GROUPS_CPU"):
@@ -79,7 +79,7 @@ def choose(device: gs.Device, x: Array, labels: Array) -> str:
 
 @pytest.mark.parametrize("length", [1, 511, 512, 513, 1300], ids=str)
 def test_lengths(counting: gs.Device, length: int) -> None:
-    """Assert results for lengths around tiles and stretches, for labels below and beyond each digit."""
+    """Assert results for lengths around tiles and sections, for labels below and beyond each digit."""
     rng = np.random.default_rng(length)
     x = rng.integers(-99, 99, length).astype(np.int32)
     for reach in (1, 2, 33, 300, 70_000):
@@ -129,7 +129,7 @@ def test_choices(counting: gs.Device) -> None:
 
 
 def test_skewed_labels(counting: gs.Device) -> None:
-    """Assert results if some buckets are empty or small, and others longer than a stretch."""
+    """Assert results if some buckets are empty or small, and others longer than a section."""
     rng = np.random.default_rng(7)
     length, reach = 3000, 700
     x = rng.integers(-9, 9, length).astype(np.int64)
@@ -161,8 +161,8 @@ def test_bundles_and_axes(counting: gs.Device, device: gs.Device) -> None:
     x = rng.integers(-9, 9, 900).astype(np.int16)
     assert_scanned(counting, x, labels, before=lambda v: v + 1, after=lambda v: v * 2)
     rows = rng.integers(-9, 9, (20, 45)).astype(np.int32)
-    turn = int(key_heuristics.GROUPS_GPU.max_tabled_labels == 1)  # buckets take another axis than the other ways
-    for axis in one_of(device, (0, 1), turn):
+    rotation = int(key_heuristics.GROUPS_GPU.max_tabled_labels == 1)  # buckets take another axis than the other ways
+    for axis in one_of(device, (0, 1), rotation):
         assert_scanned(counting, rows, labels[: rows.shape[axis]], axis=axis)
         assert_scanned(counting, rows, labels.reshape(rows.shape), axis=axis, exclusive=True)
     a = counting.asarray(rows[0].copy())

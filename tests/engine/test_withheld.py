@@ -72,8 +72,8 @@ def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: st
     device = own_device
     x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
     problem = make_problem(x)
-    for turn, period in enumerate(PERIODS, bool(folds)):
-        tile = tile_in_turn(device, turn)
+    for rotation, period in enumerate(PERIODS, bool(folds)):
+        tile = tile_in_turn(device, rotation)
         begin = time.perf_counter()
         with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
             scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=folds)

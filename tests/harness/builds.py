@@ -209,9 +209,9 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         reads.append(array.nbytes)
         return read(array)
 
-    def note_checked_read(device: context.DeviceContext, *stretches: tuple[Any, int, int]) -> Any:
-        reads.extend(nbytes for _, _, nbytes in stretches)
-        return read_and_check(device, *stretches)
+    def note_checked_read(device: context.DeviceContext, *ranges: tuple[Any, int, int]) -> Any:
+        reads.extend(nbytes for _, _, nbytes in ranges)
+        return read_and_check(device, *ranges)
 
     monkeypatch.setattr(DeviceArray, "_read", note_read)
     monkeypatch.setattr(context.DeviceContext, "read_and_check", note_checked_read)

@@ -15,7 +15,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters, bind_groups, held_runs, queue, reports, tile_cache
+from gpuscan.device import adapters, bind_groups, deferred_runs, queue, reports, tile_cache
 from gpuscan.device.adapter_requirements import choose_features, choose_limits
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.buffer_pool import BufferPool
@@ -65,7 +65,7 @@ def small_binding(adapter: wgpu.GPUAdapter) -> int:
 
 def hide_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the machine look as if it had no adapter, and as if no call had warned about it yet."""
-    monkeypatch.setattr(adapters, "_found", [])
+    monkeypatch.setattr(adapters, "_adapters", [])
     monkeypatch.setattr(device_module, "_warned", threading.Event())
     for variable in ("GPUSCAN_ADAPTER", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(variable, raising=False)
@@ -73,7 +73,7 @@ def hide_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make gpuscan look for adapters again."""
-    monkeypatch.setattr(adapters, "_found", None)
+    monkeypatch.setattr(adapters, "_adapters", None)
 
 
 # ----- Devices
@@ -233,9 +233,9 @@ def count_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
-def read_verdicts(device: gs.Device, first: int) -> list[Any]:
-    """Return the two words of each unread verdict from number `first` on."""
-    arrays: list[Any] = [verdict.array for verdict in device._context.runs.verdicts[first:]]
+def read_validation_flags(device: gs.Device, first: int) -> list[Any]:
+    """Return the two words of each unread validation flag from number `first` on."""
+    arrays: list[Any] = [validation_flag.array for validation_flag in device._context.runs.validation_flags[first:]]
     return [array._read()[:2].tolist() for array in arrays]
 
 
@@ -264,9 +264,9 @@ def find_tuned_tiles(device: gs.Device) -> dict[tuple[int, int], TileShape]:
     return dict(device._context.tuned)
 
 
-def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
-    """Change how many runs, and of how many bytes, queues hold back, and when."""
-    monkeypatch.setattr(held_runs, "TRANSFERS", replace(TRANSFERS, **limits))
+def defer_runs(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Change how many runs, and of how many bytes, queues defer, and when."""
+    monkeypatch.setattr(deferred_runs, "TRANSFERS", replace(TRANSFERS, **limits))
 
 
 def spin(device: gs.Device, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Callable[[], bool]:

@@ -17,7 +17,7 @@ from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.engine.record import place_of
+from gpuscan.engine.record import find_piece_position
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
@@ -144,7 +144,7 @@ def origin_of_piece(start: int, row_length: int) -> tuple[int, int, int]:
         The row of the piece's first element, that element's offset in the row, and the row's length, each made small
         enough for 32 bits.
     """
-    length, row, offset = place_of(start, row_length)
+    length, row, offset = find_piece_position(start, row_length)
     return row, offset, length
 
 

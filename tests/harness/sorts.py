@@ -59,7 +59,7 @@ def run_stage(
     template = f"{name}.wgsl" if "/" in name else f"sort/{name}.wgsl"
     stage = stage_dispatch(context, template, bindings, workgroups, 1, offset, **values)
     with context.lock:
-        context.submit([stage], 0, held=True)
+        context.submit([stage], 0, deferrable=True)
     return [output._read() for output in outputs]
 
 

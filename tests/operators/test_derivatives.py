@@ -153,11 +153,11 @@ MATRIX = element_of([np.dtype(np.float32)], shapes=[(2, 2)])
         # grad_x is a running sum of grad_y.
         ("add", SINGLE, "grad", 1),
         ("multiply", SINGLE, "grad previous x+", 3),
-        ("maximum", SINGLE, "begun grad previous x x+ y", 3),
+        ("maximum", SINGLE, "grad has_previous previous x x+ y", 3),
         ("matmul", MATRIX, "grad previous x+", 12),
         # One gate for both fields. The first elements follow the identity.
         (operator(affine, identity=(1, 0)), element_of([np.dtype(np.float32)] * 2, PAIR), "grad previous x+", 5),
-        (affine, element_of([np.dtype(np.float32)] * 2, PAIR), "begun grad previous x+", 6),
+        (affine, element_of([np.dtype(np.float32)] * 2, PAIR), "grad has_previous previous x+", 6),
         ("add", element_of([np.dtype(np.complex64)]), "grad", 2),
     ],
 )

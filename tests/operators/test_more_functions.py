@@ -231,9 +231,9 @@ def test_fmin_and_fmax_pass_over_nan(device: Device) -> None:
     rng = np.random.default_rng(6)
     x = np.where(rng.random(3000) < 0.4, np.nan, rng.normal(0, 9, 3000)).astype(np.float32)
     x[:5] = np.nan
-    for turn, ufunc in enumerate((np.fmin, np.fmax)):
+    for rotation, ufunc in enumerate((np.fmin, np.fmax)):
         wanted = ufunc.accumulate(x)
-        for strategy in pick_strategies(device, turn):
+        for strategy in pick_strategies(device, rotation):
             np.testing.assert_array_equal(gs.scan(x, ufunc, device=device, strategy=strategy), wanted)
         np.testing.assert_array_equal(gs.scan(x, ufunc.__name__, device="numpy"), wanted)
         exclusive = gs.scan(x, ufunc, exclusive=True, device=device)

@@ -39,9 +39,9 @@ def returning(expression: str, **options: Any) -> gs.Operator:
 def test_pairs_under_every_strategy(device: gs.Device) -> None:
     """Scan exactly with an operator that does not commute; in rows, with the options in turn."""
     x = words(np.random.default_rng(0), 2, (3, 3001))
-    for turn, strategy in enumerate(strategies_on(device)):
-        options: dict[str, Any] = {"axis": 1, "exclusive": turn > 0, "reverse": turn == 1}
-        wanted = one_by_one(AFFINE.function, x, initial=(1, 0) if turn > 0 else None, **options)
+    for rotation, strategy in enumerate(strategies_on(device)):
+        options: dict[str, Any] = {"axis": 1, "exclusive": rotation > 0, "reverse": rotation == 1}
+        wanted = one_by_one(AFFINE.function, x, initial=(1, 0) if rotation > 0 else None, **options)
         problem = make_problem(x, PAIR, **options)
         got = scan_with(device, problem, strategy, tile=small_tiles(device)[-1])
         for result, field in zip(got, wanted, strict=True):

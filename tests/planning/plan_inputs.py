@@ -15,14 +15,14 @@ SPECS = st.builds(
     st.booleans(),
 )
 ADAPTERS = st.builds(
-    lambda kind, size, most, room: gpu(
+    lambda kind, size, most, memory: gpu(
         adapter_type=kind,
         subgroup_size=size,
         limits=LIMITS
         | {
             "max-compute-invocations-per-workgroup": most,
             "max-compute-workgroup-size-x": most,
-            "max-compute-workgroup-storage-size": room,
+            "max-compute-workgroup-storage-size": memory,
         },
     ),
     st.sampled_from(["DiscreteGPU", "IntegratedGPU", "CPU"]),

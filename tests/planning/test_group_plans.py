@@ -30,7 +30,7 @@ def plan(wanted: ScanSpec, groups: int, found: Capabilities, **options: Any) -> 
 
 @pytest.mark.parametrize("known", [gpu(), software()], ids=["gpu", "cpu"])
 def test_few_labels_take_a_table(known: Capabilities) -> None:
-    """Assert that the number of labels and the length decide, and that rows of one stretch take one stage."""
+    """Assert that the number of labels and the length decide, and that rows of one section take one stage."""
     assert plan(spec("int32", row_length=1 << 22), 1000, known) is not None
     assert plan(spec("int32", row_length=1 << 20), 1 << 19, known) is None
     assert plan(spec(*["int32"] * 9, row_length=1 << 22), 1000, known) is None
@@ -43,18 +43,18 @@ def test_few_labels_take_a_table(known: Capabilities) -> None:
 
 
 def test_gpus_without_subgroups_sort() -> None:
-    """Assert that a GPU takes a table only if the lanes of its subgroups can combine stretches."""
+    """Assert that a GPU takes a table only if the lanes of its subgroups can combine sections."""
     assert plan(spec("int32", row_length=1 << 22), 10, gpu(subgroup_sizes=(), subgroup_size=0)) is None
     assert plan(spec("int32", row_length=1 << 22), 10, gpu(subgroup_sizes=(8, 16, 32), subgroup_size=32)) is not None
 
 
 @given(SPECS, st.integers(1, 5000), ADAPTERS, st.booleans())
 def test_tables_fit(wanted: ScanSpec, groups: int, known: Capabilities, reduces: bool) -> None:
-    """Assert that stretches cover the rows, and that tables and workgroups fit the adapter."""
+    """Assert that sections cover the rows, and that tables and workgroups fit the adapter."""
     table = plan(wanted, groups, known, reduces=reduces)
     if table is None:
         return
-    assert table.stretch * table.stretches >= wanted.row_length > table.stretch * (table.stretches - 1)
+    assert table.section_length * table.sections >= wanted.row_length > table.section_length * (table.sections - 1)
     assert 4 * table.words <= MORE["max-storage-buffer-binding-size"]
     for kernel in table.kernels:
         words = kernel.item_words + 1

@@ -23,7 +23,7 @@ from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, TileShape
 from gpuscan.planning.tiles import tile_shape
-from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
+from gpuscan.planning.workgroup_memory import check_workgroup_memory, workgroup_bytes
 from tests.fakes import LIMITS, gpu, software, spec
 from tests.harness.scans import make_problem
 from tests.planning.plan_inputs import ADAPTERS, SPECS
@@ -330,8 +330,8 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
 
     for shape, wide in (((2,), False), ((2, 2), False), ((3,), True), ((3, 3), True), ((4, 4), True), ((8, 8), True)):
         asked = spec(shapes=[shape], row_length=2**20)
-        room = is_staged(asked, gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
-        assert room == wide, shape
+        staged = is_staged(asked, gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
+        assert staged == wide, shape
     matrices = spec(shapes=[(4, 4)], row_length=2**20)
     assert is_staged(matrices, gpu())
     for strategy in ("lookback", "fallback", "three_dispatch"):
@@ -352,28 +352,30 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
 def test_the_widest_elements_get_full_workgroups() -> None:
     """Assert that wide items have full workgroups if only totals of subgroups are in workgroup memory."""
     asked = spec(shapes=[(8, 8)], row_length=2**20)
-    for room in (16384, 49152):
-        adapter = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": room})
+    for available_bytes in (16384, 49152):
+        adapter = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": available_bytes})
         assert tile_shape(asked, adapter).workgroup_size == GPU.workgroup
         for strategy in ("lookahead", "three_dispatch"):
             for stage in plan_scan(asked, adapter, strategy, "").stages:
-                assert workgroup_bytes(stage.kernel) <= room
+                assert workgroup_bytes(stage.kernel) <= available_bytes
     assert tile_shape(asked, gpu(subgroup_size=16)).workgroup_size < GPU.workgroup, "scans go through it"
     narrower = spec(shapes=[(6, 6)], row_length=2**20)
     assert tile_shape(narrower, gpu()).workgroup_size < GPU.workgroup, "a smaller one is staged"
 
 
-@pytest.mark.parametrize(("words", "subgroup_size", "room"), [(50, 4, 65536), (120, 0, 16384)])
-def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, room: int) -> None:
+@pytest.mark.parametrize(("words", "subgroup_size", "available_bytes"), [(50, 4, 65536), (120, 0, 16384)])
+def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, available_bytes: int) -> None:
     """Assert that a clear error says if the prefix of a tile does not fit workgroup memory."""
     adapter = gpu(
-        limits=LIMITS | {"max-compute-workgroup-storage-size": room}, subgroup_size=subgroup_size, subgroup_sizes=()
+        limits=LIMITS | {"max-compute-workgroup-storage-size": available_bytes},
+        subgroup_size=subgroup_size,
+        subgroup_sizes=(),
     )
     asked = spec(shapes=[(words,)], rows=64, row_length=2**14)
     (stage,) = plan_scan(asked, adapter, "fallback", "", one_workgroup_folds=True).stages
-    assert workgroup_bytes(stage.kernel) <= room
+    assert workgroup_bytes(stage.kernel) <= available_bytes
     with pytest.raises(UnsupportedDtypeError, match="Pass smaller elements"):
-        check_room(stage.kernel, adapter)
+        check_workgroup_memory(stage.kernel, adapter)
 
 
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
@@ -452,7 +454,7 @@ def test_tiles_look_back_where_a_span_fits_workgroup_memory() -> None:
         asked = scan_spec(make_problem(four, add_four, reproducible="everywhere"), capabilities)
         plan = plan_scan(asked, capabilities, "lookahead", "")
         assert plan.strategy == strategy
-        check_room(plan.stages[-1].kernel, capabilities)
+        check_workgroup_memory(plan.stages[-1].kernel, capabilities)
 
 
 def test_products_in_the_canonical_order_take_three_dispatches() -> None:

@@ -52,7 +52,7 @@ def test_keys_of_rows() -> None:
 
 
 @given(data=st.data(), length=st.integers(1, 200), reverse=st.booleans())
-def test_flags_of_any_stretch(data: st.DataObject, length: int, reverse: bool) -> None:
+def test_flags_of_any_range(data: st.DataObject, length: int, reverse: bool) -> None:
     """Assert that offsets and keys give the same heads, for the whole and for stretches, as bits and flags."""
     cuts = data.draw(st.lists(st.integers(0, length), max_size=30))
     offsets = np.array([0, *sorted(cuts), length])
@@ -84,7 +84,7 @@ def test_keys_differ_as_numpy_has_it() -> None:
 
 
 @given(data=st.data(), reverse=st.booleans())
-def test_flags_of_any_stretch_of_rows(data: st.DataObject, reverse: bool) -> None:
+def test_flags_of_any_range_of_rows(data: st.DataObject, reverse: bool) -> None:
     """Assert that a stretch of rows has the flags that it has in the whole, for keys of a row and of each element."""
     shape = tuple(data.draw(st.lists(st.integers(1, 7), min_size=2, max_size=4)))
     axis = data.draw(st.integers(0, len(shape) - 1))

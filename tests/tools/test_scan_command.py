@@ -311,7 +311,7 @@ def test_failures_on_the_way(files, capsys, monkeypatch, failure, code, message)
 
 def test_without_an_adapter(files, capsys, monkeypatch):
     """Run on NumPy, and say so in one line."""
-    monkeypatch.setattr("gpuscan.device.adapters._found", [])
+    monkeypatch.setattr("gpuscan.device.adapters._adapters", [])
     monkeypatch.setattr("gpuscan.api.device._warned", threading.Event())
     monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ from gpuscan.reference import sort as reference
 Array = AnyArray
 
 # Stands for a place that a tile with too few keys has not.
-NO_PLACE = 0xFFFFFFFF
+NO_INDEX = 0xFFFFFFFF
 
 
 def count(values: Array, bins: int, edges: Array | None = None) -> tuple[Array, tuple[int, int]]:
@@ -68,18 +68,18 @@ def select(keys: Array, candidates: Array, kept: int, tile: int, *, descending: 
 
     Args:
         keys: rows of keys.
-        candidates: for each row the places of the keys that take part, or `NO_PLACE`.
+        candidates: for each row the places of the keys that take part, or `NO_INDEX`.
         kept: the keys of each tile.
         tile: the candidates in a tile.
         descending: True if the greatest key comes first.
     """
     rows, length = candidates.shape
     tiles = -(-length // tile)
-    places = np.full((rows, tiles, kept), NO_PLACE, np.uint32)
+    places = np.full((rows, tiles, kept), NO_INDEX, np.uint32)
     for row in range(rows):
         for number in range(tiles):
             own = candidates[row, number * tile : (number + 1) * tile]
-            own = own[own != NO_PLACE]
+            own = own[own != NO_INDEX]
             order = reference.argsort(keys[row, own], 0, descending)[:kept]
             selected = own[np.sort(order)]
             places[row, number, : len(selected)] = selected

@@ -9,7 +9,7 @@ from gpuscan.array_types import AnyArray
 Array = AnyArray
 
 # Stands for an index that the axis does not have.
-NO_PLACE = 2**32 - 1
+NO_INDEX = 2**32 - 1
 
 
 def resolve_indices(indices: Array, length: int, places: Array | None = None) -> tuple[Array, int, int]:
@@ -21,11 +21,11 @@ def resolve_indices(indices: Array, length: int, places: Array | None = None) ->
     wide = [int(index) for index in indices.ravel()]
     joined = []
     for index, before in zip(wide, [0] * len(wide) if places is None else places.ravel().tolist(), strict=True):
-        exists = -length <= index < length and before != NO_PLACE
-        joined.append(before * length + index % length if exists else NO_PLACE)
+        exists = -length <= index < length and before != NO_INDEX
+        joined.append(before * length + index % length if exists else NO_INDEX)
     above = max([index for index in wide if index >= length], default=0)
     below = max([-index for index in wide if index < -length], default=0)
-    return np.array(joined, np.uint32).reshape(indices.shape), min(above, NO_PLACE), min(below, NO_PLACE)
+    return np.array(joined, np.uint32).reshape(indices.shape), min(above, NO_INDEX), min(below, NO_INDEX)
 
 
 def places_of_elements(
@@ -46,7 +46,7 @@ def places_of_elements(
         which += index * place_strides[axis]
         at += index * strides[axis]
     chosen = places.ravel()[which].astype(np.int64)
-    exists = chosen != NO_PLACE
+    exists = chosen != NO_INDEX
     for length, stride in reversed(rows[1:]):
         at += chosen % length * stride
         chosen //= length
@@ -64,9 +64,9 @@ def put(destination: Array, first: int, exists: Array, at: Array, values: Array)
 
 
 def keep_last(places: Array) -> Array:
-    """Return the places with `NO_PLACE` where a later one is equal."""
+    """Return the places with `NO_INDEX` where a later one is equal."""
     flat, kept = places.ravel(), places.ravel().copy()
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
-    kept[order[:-1][ordered[:-1] == ordered[1:]]] = NO_PLACE
+    kept[order[:-1][ordered[:-1] == ordered[1:]]] = NO_INDEX
     return kept

@@ -58,7 +58,7 @@ def count_digits(order: Array, digit: int, radix_bits: int, tile_size: int) -> A
 def histogram(order: Array, digits: int, radix_bits: int) -> Array:
     """Return how many keys of each row have each value of each digit: (rows, digits, digit values)."""
     counts = [count_digits(order, digit, radix_bits, order.shape[1]) for digit in range(digits)]
-    return np.stack([each[..., 0] for each in counts], axis=1)
+    return np.stack([digit_counts[..., 0] for digit_counts in counts], axis=1)
 
 
 def scan_histograms(counts: Array, row_length: int) -> Array:

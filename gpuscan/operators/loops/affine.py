@@ -68,10 +68,10 @@ class PlusTimes(Semiring):
         if op == "divide" and not part.varies(args[1]):
             form = forms.of(args[0])
             divided = {
-                place: self.calculus.over(self.one(args[1]) if not isinstance(weight, Node) else weight, args[1])
-                for place, weight in form.weights.items()
+                index: self.calculus.over(self.one(args[1]) if not isinstance(weight, Node) else weight, args[1])
+                for index, weight in form.weights.items()
             }
-            shift, value = (each and self.calculus.over(each, args[1]) for each in (form.shift, form.value))
+            shift, value = (term and self.calculus.over(term, args[1]) for term in (form.shift, form.value))
             return Form(divided, shift, form.constant, value)
         if op == "left_shift" and not part.varies(args[1]):
             power = self.calculus.call("left_shift", self.one(args[1]), args[1])
@@ -95,10 +95,10 @@ class PlusTimes(Semiring):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         form = forms.of(arg)
         weights = {
-            place: self.graph.cast(weight, node.scalar) if isinstance(weight, Node) else weight
-            for place, weight in form.weights.items()
+            index: self.graph.cast(weight, node.scalar) if isinstance(weight, Node) else weight
+            for index, weight in form.weights.items()
         }
-        shift, value = (each and self.graph.cast(each, node.scalar) for each in (form.shift, form.value))
+        shift, value = (term and self.graph.cast(term, node.scalar) for term in (form.shift, form.value))
         return Form(weights, shift, form.constant, value)
 
 

@@ -16,11 +16,11 @@ _MAX_TRIES = 64
 
 def multiply(columns: Sequence[int], vector: int) -> int:
     """Return the product of a matrix and a vector."""
-    found = 0
-    for place, column in enumerate(columns):
-        if vector >> place & 1:
-            found ^= column
-    return found
+    product = 0
+    for bit, column in enumerate(columns):
+        if vector >> bit & 1:
+            product ^= column
+    return product
 
 
 class Basis:
@@ -75,9 +75,9 @@ class Chain:
 def chain_of(columns: Sequence[int], vector: int) -> Chain:
     basis, vectors = Basis(), list[int]()
     while True:
-        found = basis.add(vector)
-        if found is not None:
-            return Chain(tuple(vectors), found)
+        feedback = basis.add(vector)
+        if feedback is not None:
+            return Chain(tuple(vectors), feedback)
         vectors.append(vector)
         vector = multiply(columns, vector)
 
@@ -90,10 +90,10 @@ def decompose(columns: Sequence[int]) -> list[Chain]:
     choice = random.Random(0)
     size = len(columns)
     rows = [sum((columns[j] >> i & 1) << j for j in range(size)) for i in range(size)]
-    space, found = [1 << place for place in range(size)], list[Chain]()
+    space, chains = [1 << bit for bit in range(size)], list[Chain]()
     while space:
         chain = _longest_chain(columns, space, choice)
-        found.append(chain)
+        chains.append(chain)
         length = len(chain.vectors)
         if length == len(space):
             break
@@ -108,7 +108,7 @@ def decompose(columns: Sequence[int]) -> list[Chain]:
                 break
         else:
             return []
-    return found if all(_vanishes(columns, found[0], 1 << place) for place in range(size)) else []
+    return chains if all(_vanishes(columns, chains[0], 1 << bit) for bit in range(size)) else []
 
 
 def _longest_chain(columns: Sequence[int], space: Sequence[int], choice: random.Random) -> Chain:
@@ -124,8 +124,8 @@ def _longest_chain(columns: Sequence[int], space: Sequence[int], choice: random.
 def _vanishes(columns: Sequence[int], chain: Chain, vector: int) -> bool:
     """Return True if the minimal polynomial of a chain takes a vector to 0."""
     total = 0
-    for place in range(len(chain.vectors)):
-        total ^= vector if chain.feedback >> place & 1 else 0
+    for power in range(len(chain.vectors)):
+        total ^= vector if chain.feedback >> power & 1 else 0
         vector = multiply(columns, vector)
     return total == vector
 

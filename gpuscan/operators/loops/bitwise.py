@@ -59,9 +59,9 @@ def derive(part: Part) -> Stage:
 
 def _check(part: Part, node: Node) -> None:
     """Raise LeavesClassError unless each bit of a number is a function of that bit of the state."""
-    widths = {each.scalar.bits for each in (node, *node.args) if part.varies(each)}
+    widths = {number.scalar.bits for number in (node, *node.args) if part.varies(number)}
     moves = node.op in ("cast", "view") and len(widths) > 1
-    kinds = {each.scalar.kind for each in (node, *node.args) if part.varies(each)}
+    kinds = {number.scalar.kind for number in (node, *node.args) if part.varies(number)}
     if node.op not in _BITWISE or moves or kinds - {"signed", "unsigned"}:
         raise LeavesClassError(node, rank=-1 if node.op in _ARITHMETIC else 0)
     if node.op == "select" and part.varies(node.args[0]):

@@ -51,9 +51,9 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
     varying = {node.index for node in states}
     intervals = intervals_of(order)
     bounded: dict[Node, _Bounded] = {}
-    found: dict[Node, Node] = {}
+    rewritten: dict[Node, Node] = {}
     for node in order:
-        bounded[node], found[node] = _bounds_of(node, bounded), node
+        bounded[node], rewritten[node] = _bounds_of(node, bounded), node
         if not any(arg.index in varying for arg in node.args):
             continue
         varying.add(node.index)
@@ -61,23 +61,23 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
         before = len(graph.nodes)
         if node.op == "select" and limits is not None:
             low, high = limits
-            new = found[bounded[node].base]
+            new = rewritten[bounded[node].base]
             new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
             new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
         elif (terms := _log_terms(node)) is not None:
-            new = graph.apply("logaddexp", [found[term] for term in terms], node.scalar)
+            new = graph.apply("logaddexp", [rewritten[term] for term in terms], node.scalar)
         elif _is_register(node, intervals):
-            new = graph.apply("add", [found[arg] for arg in node.args], node.scalar)
-        elif all(found[arg] is arg for arg in node.args):
+            new = graph.apply("add", [rewritten[arg] for arg in node.args], node.scalar)
+        elif all(rewritten[arg] is arg for arg in node.args):
             continue
         else:
-            (new,) = copy_nodes([node], graph, {arg: found[arg] for arg in node.args})
-        found[node] = new
+            (new,) = copy_nodes([node], graph, {arg: rewritten[arg] for arg in node.args})
+        rewritten[node] = new
         # Messages name the line and the function of the node that was rewritten.
         for made in graph.nodes[before:]:
             graph.lines[made.index] = graph.lines.get(node.index, "")
             graph.names[made.index] = "where" if node.op == "select" else graph.names.get(node.index, "")
-    return [found[node] for node in results]
+    return [rewritten[node] for node in results]
 
 
 def _log_terms(node: Node) -> tuple[Node, ...] | None:
@@ -87,8 +87,8 @@ def _log_terms(node: Node) -> tuple[Node, ...] | None:
     for largest, rest in (node.args, node.args[::-1]):
         terms: list[Node] = []
         if rest.op == "log" and rest.args[0].op == "add":
-            powers = [each.args[0] for each in rest.args[0].args if each.op == "exp"]
-            terms = [each.args[0] for each in powers if each.op == "subtract" and each.args[1] is largest]
+            powers = [arg.args[0] for arg in rest.args[0].args if arg.op == "exp"]
+            terms = [arg.args[0] for arg in powers if arg.op == "subtract" and arg.args[1] is largest]
         elif rest.op == "log1p":
             inner, ops = rest, []
             while inner.op in ("log1p", "exp", "negative", "absolute"):
@@ -114,7 +114,7 @@ def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:
     return False
 
 
-def _bounds_of(node: Node, known: Mapping[Node, _Bounded]) -> _Bounded:
+def _bounds_of(node: Node, bounded: Mapping[Node, _Bounded]) -> _Bounded:
     """Return the bounds that a node applies to a number."""
     alone = _Bounded(node, ())
     if node.scalar.kind not in ("signed", "unsigned", "float"):
@@ -122,7 +122,7 @@ def _bounds_of(node: Node, known: Mapping[Node, _Bounded]) -> _Bounded:
     if node.op in ("minimum", "maximum"):
         for limit, number in (node.args, node.args[::-1]):
             if limit.is_constant and not number.is_constant:
-                inner = known[number]
+                inner = bounded[number]
                 return _Bounded(inner.base, (*inner.bounds, _Bound(node.op == "maximum", limit, False)))
     if node.op == "select" and node.args[0].op in (*_LESS, *_GREATER):
         condition, yes, no = node.args
@@ -130,7 +130,7 @@ def _bounds_of(node: Node, known: Mapping[Node, _Bounded]) -> _Bounded:
         limit, number = (first, second) if first.is_constant else (second, first)
         # The limit is taken where the comparison holds. For floats, NaN would make a difference otherwise.
         takes = yes is limit or (no is limit and node.scalar.kind != "float")
-        inner = known[no if yes is limit else yes]
+        inner = bounded[no if yes is limit else yes]
         if limit.is_constant and takes and inner.base is number:
             below = (condition.op in _LESS) == (limit is second)
             return _Bounded(number, (*inner.bounds, _Bound(below == (yes is limit), limit, True)))

@@ -114,7 +114,7 @@ def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
     for group in components(step, _leaves(step)):
         if group[0] in taken:
             continue
-        parts = components(step, [(place,) for place in group])
+        parts = components(step, [(index,) for index in group])
         if len(parts) > 1:
             # The numbers of one array are maps with a sparse matrix, if they are of one class.
             try:
@@ -122,18 +122,18 @@ def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
                 continue
             except LoopError:
                 pass
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if part[0] in taken:
                 continue
-            found = _part(step, part, initial)
-            if not found.varies(found.results[0]) and len(part) == 1:
+            current = _part(step, part, initial)
+            if not current.varies(current.results[0]) and len(part) == 1:
                 direct.append(part[0])
                 continue
             if len(part) == 1:
-                rest = [other[0] for other in parts[place + 1 :] if len(other) == 1]
+                rest = [other[0] for other in parts[index + 1 :] if len(other) == 1]
                 others = [n for n in range(len(step.states)) if n not in taken and n != part[0]]
-                found = _with_followers(step, part, rest or others, initial, taken)
-            stages.append(_stage_of(found, taken))
+                current = _with_followers(step, part, rest or others, initial, taken)
+            stages.append(_stage_of(current, taken))
     return Derivation(step, tuple(stages), tuple(direct))
 
 
@@ -153,26 +153,26 @@ def _check_roundings(step: Step) -> None:
         first, second = node.args
         if first is second or not polynomials.cancels(step.graph, node):
             continue
-        place = step.graph.lines.get(node.index, "") or quote_definition(step.function)
+        source_line = step.graph.lines.get(node.index, "") or quote_definition(step.function)
         spelled = spell(step.graph, node)
         raise LoopError(
             f"the associative form of {step.name} was asked for, but {spelled} is 0 except for rounding "
             'errors, and a scan has other ones. Pass method="sequential" to gpuscan.loop, or for a compensated sum '
-            f"call gpuscan.scan with compensated=True{place}"
+            f"call gpuscan.scan with compensated=True{source_line}"
         )
 
 
 def _leaves(step: Step) -> list[tuple[int, ...]]:
     """Return the numbers of each array of the carry, which are taken together if they can be."""
-    found, start = [], 0
-    for each in step.carry.fields:
-        found.append(tuple(range(start, start + each.count)))
-        start += each.count
-    return found
+    leaves, start = [], 0
+    for carry_field in step.carry.fields:
+        leaves.append(tuple(range(start, start + carry_field.count)))
+        start += carry_field.count
+    return leaves
 
 
 def _part(step: Step, places: Sequence[int], initial: Sequence[HostArray | None]) -> Part:
-    return Part(step, tuple(places), tuple(initial[place] for place in places))
+    return Part(step, tuple(places), tuple(initial[index] for index in places))
 
 
 def _with_followers(step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]) -> Part:
@@ -211,25 +211,25 @@ def _stage_of(part: Part, taken: set[int]) -> Stage:
 
 def _name_numbers(part: Part) -> str:
     """Return the numbers of a part as messages name them."""
-    labels = [part.step.labels[place] for place in part.places]
+    labels = [part.step.labels[index] for index in part.places]
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
 def _too_long(part: Part, why: str) -> LoopError:
     """Return the error for a part with too many operations: it names the last one."""
     node = part.results[0]
-    place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
+    source_line = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     what = _name_numbers(part)
     last = spell(part.graph, node)
     return LoopError(
         f"the associative form of {part.step.name} was asked for, but {what} ends with {last}, and {why}. "
-        f'Write the step with fewer operations, or pass method="sequential" to gpuscan.loop{place}'
+        f'Write the step with fewer operations, or pass method="sequential" to gpuscan.loop{source_line}'
     )
 
 
 def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     """Return the error for a part that belongs to no class: it names the operation that led furthest."""
-    many = next((each for each in refusals if isinstance(each, TooManyStatesError)), None)
+    many = next((refusal for refusal in refusals if isinstance(refusal, TooManyStatesError)), None)
     several = len(part.places) > 1
     name, what = part.step.name, _name_numbers(part)
     if many is not None and many.whole:
@@ -240,8 +240,11 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
             "gpuscan.loop" + (part.graph.lines.get(many.node.index, "") or quote_definition(part.step.function))
         )
     # Of the operations at which the classes gave up, an operation that no class knows, and of those the first.
-    refusals = [each for each in refusals if each is not many]
-    best = max(refusals, key=lambda each: (each.rank >= 0, each.node.op not in _COMMON, each.rank, -each.node.index))
+    refusals = [refusal for refusal in refusals if refusal is not many]
+    best = max(
+        refusals,
+        key=lambda refusal: (refusal.rank >= 0, refusal.node.op not in _COMMON, refusal.rank, -refusal.node.index),
+    )
     node = best.node
     why = best.why
     chooses = node.op == "select" and part.varies(node.args[0])
@@ -255,10 +258,10 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
         advice += ', or for a step with derivatives method="newton"'
     if several:
         advice += ". A carry is split into parts if its numbers depend on each other in one direction only"
-    place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
+    source_line = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     return LoopError(
         f"the associative form of {name} was asked for, but {told}, which leads out of every class of maps that "
-        f"compose ({what}). {advice}{place}"
+        f"compose ({what}). {advice}{source_line}"
     )
 
 
@@ -293,8 +296,8 @@ def components(step: Step, units: Sequence[tuple[int, ...]]) -> list[tuple[int, 
         step: the step.
         units: groups of numbers that are taken together.
     """
-    unit_of = {place: unit for unit, places in enumerate(units) for place in places}
-    places = {node.index: unit_of[place] for place, node in enumerate(step.states) if place in unit_of}
+    unit_of = {index: unit for unit, places in enumerate(units) for index in places}
+    places = {node.index: unit_of[index] for index, node in enumerate(step.states) if index in unit_of}
     uses = [
         sorted({places[node.index] for node in reachable([step.results[p] for p in unit]) if node.index in places})
         for unit in units
@@ -302,37 +305,37 @@ def components(step: Step, units: Sequence[tuple[int, ...]]) -> list[tuple[int, 
     order: dict[int, int] = {}
     lowest: dict[int, int] = {}
     stack: list[int] = []
-    found: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []
 
-    def visit(place: int) -> None:
-        order[place] = lowest[place] = len(order)
-        stack.append(place)
-        for other in uses[place]:
-            if other not in order:
-                visit(other)
-                lowest[place] = min(lowest[place], lowest[other])
-            elif other in stack:
-                lowest[place] = min(lowest[place], order[other])
-        if lowest[place] == order[place]:
-            at = stack.index(place)
-            found.append(tuple(sorted(place for unit in stack[at:] for place in units[unit])))
-            del stack[at:]
+    def visit(vertex: int) -> None:
+        order[vertex] = lowest[vertex] = len(order)
+        stack.append(vertex)
+        for used in uses[vertex]:
+            if used not in order:
+                visit(used)
+                lowest[vertex] = min(lowest[vertex], lowest[used])
+            elif used in stack:
+                lowest[vertex] = min(lowest[vertex], order[used])
+        if lowest[vertex] == order[vertex]:
+            start = stack.index(vertex)
+            groups.append(tuple(sorted(index for unit in stack[start:] for index in units[unit])))
+            del stack[start:]
 
-    for place in range(len(uses)):
-        if place not in order:
-            visit(place)
-    return found
+    for index in range(len(uses)):
+        if index not in order:
+            visit(index)
+    return groups
 
 
 def form_of(derivation: Derivation) -> LoopForm:
     """Return the description of a derivation."""
     step = derivation.step
-    shapes = [tuple(each.shape) for each in step.carry.fields]
+    shapes = [tuple(field.shape) for field in step.carry.fields]
     shape = shapes[0] if step.carry.single else step.carry.structure.build_bundle(shapes)
     labels = step.labels
     parts = []
     for stage in derivation.stages:
-        names = ", ".join(labels[place] for place in stage.places)
+        names = ", ".join(labels[index] for index in stage.places)
         resets = " The state is reset where a flag is set." if stage.constant is not None else ""
         text = f"{names}: {stage.kind}, {stage.law}.{resets}"
         parts.append(LoopForm(stage.kind, stage.law, shape, (), text))
@@ -342,8 +345,8 @@ def form_of(derivation: Derivation) -> LoopForm:
     if len(parts) == 1 and not derivation.direct:
         return LoopForm(parts[0].kind, parts[0].law, shape, (), f"{step.name} runs as a scan. {parts[0].text}")
     direct = [
-        LoopForm("affine", "h[t] = b", shape, (), f"{labels[place]}: computed from x and other numbers.")
-        for place in derivation.direct
+        LoopForm("affine", "h[t] = b", shape, (), f"{labels[index]}: computed from x and other numbers.")
+        for index in derivation.direct
     ]
     kind = "staged" if len(parts) + len(direct) > 1 else parts[0].kind
     text = f"{step.name} runs as {len(parts)} scan{'s' if len(parts) > 1 else ''}, one after the other.\n" + "\n".join(

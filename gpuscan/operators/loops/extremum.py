@@ -88,10 +88,10 @@ def derive(part: Part) -> Stage:
     Raises:
         LeavesClassError: the numbers of the part are not replaced together by a better value.
     """
-    for place, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
-        found = _update(part, state, node)
-        if found is not None and _value(part, found, state) is not None:
-            return _stage(part, place, found)
+    for index, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
+        update = _update(part, state, node)
+        if update is not None and _value(part, update, state) is not None:
+            return _stage(part, index, update)
     raise LeavesClassError(part.results[0], rank=-1)
 
 
@@ -141,11 +141,11 @@ def _value(part: Part, update: _Update, state: Node) -> tuple[str, Node] | None:
     return op, left
 
 
-def _stage(part: Part, place: int, best: _Update) -> Stage:
+def _stage(part: Part, index: int, best: _Update) -> Stage:
     graph = part.graph
-    found = _value(part, best, part.states[place])
-    assert found is not None
-    op, value = found
+    choice = _value(part, best, part.states[index])
+    assert choice is not None
+    op, value = choice
     constant = None
     valid = best.condition or graph.constant(True, BOOL)
     if value.scalar.kind == "float":
@@ -162,9 +162,9 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
         valid = graph.apply("logical_or", (valid, best.resets), BOOL)
         constant = either(graph, constant, best.resets)
     numbers = [value]
-    order = [place]
+    order = [index]
     for other, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
-        if other == place:
+        if other == index:
             continue
         update = _update(part, state, node)
         if update is None or not _same(update, best):
@@ -195,10 +195,10 @@ def followers(part: Part, others: list[int]) -> list[int]:
     best = _update(part, part.states[0], part.results[0])
     if best is None or _value(part, best, part.states[0]) is None:
         return []
-    found = []
-    for place in others:
-        joint = Part(step, (part.places[0], place))
-        update = _update(joint, step.states[place], step.results[place])
+    indices = []
+    for other in others:
+        joint = Part(step, (part.places[0], other))
+        update = _update(joint, step.states[other], step.results[other])
         if update is not None and _same(update, best):
-            found.append(place)
-    return found
+            indices.append(other)
+    return indices

@@ -96,15 +96,15 @@ class TableMaps(Composition):
         words = []
         for start in range(0, len(entries), self.per_word):
             word = entries[start]
-            for place, entry in enumerate(entries[start + 1 : start + self.per_word], 1):
-                word = word | (entry << np.full_like(entry, place * self.bits))
+            for offset, entry in enumerate(entries[start + 1 : start + self.per_word], 1):
+                word = word | (entry << np.full_like(entry, offset * self.bits))
             words.append(word)
         return words
 
-    def entry(self, words: Numbers, place: int) -> Any:
+    def entry(self, words: Numbers, index: int) -> Any:
         """Return an entry of a table."""
-        word = words[place // self.per_word]
-        shift = place % self.per_word * self.bits
+        word = words[index // self.per_word]
+        shift = index % self.per_word * self.bits
         shifted = word >> np.full_like(word, shift) if shift else word
         return shifted & np.full_like(word, 2**self.bits - 1)
 
@@ -112,39 +112,39 @@ class TableMaps(Composition):
         """Return the entry at an index that varies."""
         word = words[0]
         if len(words) > 1:
-            which, found = index >> np.full_like(index, (self.per_word - 1).bit_length()), list(words)
+            which, candidates = index >> np.full_like(index, (self.per_word - 1).bit_length()), list(words)
             bit = 0
-            while len(found) > 1:
+            while len(candidates) > 1:
                 odd = (which >> np.full_like(which, bit) & np.full_like(which, 1)) > 0
-                pairs = [found[i : i + 2] for i in range(0, len(found), 2)]
-                found = [np.where(odd, pair[1], pair[0]) if len(pair) > 1 else pair[0] for pair in pairs]
+                pairs = [candidates[i : i + 2] for i in range(0, len(candidates), 2)]
+                candidates = [np.where(odd, pair[1], pair[0]) if len(pair) > 1 else pair[0] for pair in pairs]
                 bit += 1
-            word = found[0]
+            word = candidates[0]
         within = index & np.full_like(index, self.per_word - 1)
         return word >> (within * np.full_like(index, self.bits)) & np.full_like(index, 2**self.bits - 1)
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        entries = [self.look_up(right, self.entry(left, place)) for place in range(len(self.states))]
+        entries = [self.look_up(right, self.entry(left, index)) for index in range(len(self.states))]
         return self.pack(entries)
 
     def start(self, state: Numbers) -> list[Number]:
         index = np.zeros_like(state[0]).astype(np.uint32)
-        for place, values in enumerate(self.states):
-            if place:
-                index = np.where(_is_state(state, values), np.full_like(index, place), index)
+        for number_of_state, values in enumerate(self.states):
+            if number_of_state:
+                index = np.where(_is_state(state, values), np.full_like(index, number_of_state), index)
         return self.pack([index] * len(self.states))
 
     def state(self, numbers: Numbers) -> list[Number]:
         index = self.entry(numbers, 0)
-        found: list[Number] = []
+        components: list[Number] = []
         for component, dtype in enumerate(self.dtypes):
             value = np.full_like(index, self.states[0][component], dtype=np.dtype(dtype))
-            for place, values in enumerate(self.states[1:], 1):
+            for number_of_state, values in enumerate(self.states[1:], 1):
                 if values[component] != self.states[0][component]:
                     number = np.full_like(index, values[component], dtype=np.dtype(dtype))
-                    value = np.where(index == np.full_like(index, place), number, value)
-            found.append(value)
-        return found
+                    value = np.where(index == np.full_like(index, number_of_state), number, value)
+            components.append(value)
+        return components
 
     def is_outside(self, state: Numbers) -> Any:
         """Return 1 for a state that is none of the set, else 0, as uint32."""
@@ -173,11 +173,11 @@ def derive(part: Part) -> Stage:
             raise LeavesClassError(node, rank=-1)  # where rounding ends in a cycle depends on `init`
     if len(states) > MAX_STATES:
         raise TooManyStatesError(part.results[0], len(states), complete)
-    numbers = {state: place for place, state in enumerate(states)}
+    state_numbers = {state: position for position, state in enumerate(states)}
     maps = TableMaps(tuple(states), tuple(node.scalar.name for node in part.states))
     graph = part.graph
-    entries = [_index(graph, _apply(part, state, graph), numbers) for state in states]
-    words = compute_nodes(graph, lambda *numbers: maps.pack(numbers), *entries)
+    entries = [_index(graph, _apply(part, state, graph), state_numbers) for state in states]
+    words = compute_nodes(graph, lambda *state_numbers: maps.pack(state_numbers), *entries)
     law = f"h[t] = F[h[t-1]], {len(states)} states"
     return Stage("finite-state", law, part.places, tuple(words), None, maps)
 
@@ -200,26 +200,26 @@ def _closure(part: Part) -> tuple[list[State], bool]:
     Raises:
         LeavesClassError: the set of states is not known to be finite.
     """
-    known: set[State] = set()
+    states: set[State] = set()
     if all(values is not None for values in part.initial) and part.initial:
         rows = np.broadcast_arrays(*(values for values in part.initial if values is not None))
-        known = set(zip(*(row.reshape(-1).tolist() for row in rows), strict=True))
-        if len(known) > _MAX_VALUES:
-            known = set()
+        states = set(zip(*(row.reshape(-1).tolist() for row in rows), strict=True))
+        if len(states) > _MAX_VALUES:
+            states = set()
     # Without known values, the states are all that the step can return.
-    waiting: list[State | None] = [*known] or [None]
+    waiting: list[State | None] = [*states] or [None]
     looks = _MAX_LOOKS
-    while waiting and len(known) <= _MAX_VALUES and (looks > 0 or len(known) <= MAX_STATES):
+    while waiting and len(states) <= _MAX_VALUES and (looks > 0 or len(states) <= MAX_STATES):
         # Each state has a graph of its own, so that the step's graph does not grow with their number.
         outcomes = _Outcomes(_apply(part, waiting.pop(), Graph()))
         # If there are too many states, they are only counted, which needs no cases.
-        found = outcomes.find(looks if len(known) <= MAX_STATES else 0)
+        new_states = outcomes.find(looks if len(states) <= MAX_STATES else 0)
         looks -= outcomes.looks
-        if found is None:
+        if new_states is None:
             raise _unknown(part)
-        waiting += found - known
-        known |= found
-    return sorted(known), not waiting and len(known) <= _MAX_VALUES
+        waiting += new_states - states
+        states |= new_states
+    return sorted(states), not waiting and len(states) <= _MAX_VALUES
 
 
 def _unknown(part: Part) -> LeavesClassError:
@@ -239,14 +239,14 @@ def _index(graph: Graph, results: Sequence[Node], numbers: dict[State, int]) -> 
     if len(results) == 1:
         return _index_of_one(graph, results[0], numbers)
     index = graph.constant(0, UINT32)
-    for state, place in numbers.items():
-        if place:
+    for state, number in numbers.items():
+        if number:
             equal = None
             for node, value in zip(results, state, strict=True):
                 this = _equals(graph, node, value)
                 equal = this if equal is None else graph.apply("logical_and", (equal, this), BOOL)
             assert equal is not None
-            index = graph.select(equal, graph.constant(place, UINT32), index)
+            index = graph.select(equal, graph.constant(number, UINT32), index)
     return index
 
 
@@ -259,26 +259,26 @@ def _index_of_one(graph: Graph, result: Node, numbers: dict[State, int]) -> Node
             if arg.index not in chosen:
                 chosen[arg.index] = arg
                 waiting.append(arg)
-    found: dict[int, Node] = {}
+    indices: dict[int, Node] = {}
     for at in sorted(chosen):
         node = chosen[at]
         if node.op == "select":
-            found[at] = graph.select(node.args[0], *(found[arg.index] for arg in node.args[1:]))
+            indices[at] = graph.select(node.args[0], *(indices[arg.index] for arg in node.args[1:]))
         else:
-            found[at] = _index_of_value(graph, node, numbers)
-    return found[result.index]
+            indices[at] = _index_of_value(graph, node, numbers)
+    return indices[result.index]
 
 
 def _index_of_value(graph: Graph, node: Node, numbers: dict[State, int]) -> Node:
     if node.is_constant:
         # A value outside the set is in a branch with conditions that exclude each other, so it is never chosen.
         return graph.constant(numbers.get((node.value.item(),), 0), UINT32)
-    if all(value == place for (value,), place in numbers.items()):
+    if all(value == number for (value,), number in numbers.items()):
         return graph.cast(node, UINT32)
     index = graph.constant(0, UINT32)
-    for (value,), place in numbers.items():
-        if place:
-            index = graph.select(_equals(graph, node, value), graph.constant(place, UINT32), index)
+    for (value,), number in numbers.items():
+        if number:
+            index = graph.select(_equals(graph, node, value), graph.constant(number, UINT32), index)
     return index
 
 
@@ -324,7 +324,7 @@ class _Outcomes:
         Args:
             limit: after this many looks, no more conditions are decided, and the result may have extra values.
         """
-        found: set[State] = set()
+        states: set[State] = set()
         waiting: list[dict[int, bool]] = [{}]
         while waiting:
             decided = waiting.pop()
@@ -334,13 +334,13 @@ class _Outcomes:
                 waiting += [decided | {condition.index: value} for value in (True, False)]
                 continue
             sets = [values[node.index] for node in self._nodes]
-            known = [each for each in sets if each is not None]
-            if len(known) < len(sets):
+            known_sets = [values_of_node for values_of_node in sets if values_of_node is not None]
+            if len(known_sets) < len(sets):
                 return None
-            found.update(itertools.islice(itertools.product(*known), _MAX_VALUES + 1))
-            if len(found) > _MAX_VALUES:
-                return found
-        return found
+            states.update(itertools.islice(itertools.product(*known_sets), _MAX_VALUES + 1))
+            if len(states) > _MAX_VALUES:
+                return states
+        return states
 
     def _case(self, decided: Mapping[int, bool]) -> dict[int, Values]:
         """Return the values of all nodes, given some conditions."""
@@ -353,8 +353,8 @@ class _Outcomes:
             args = tuple(values[arg.index] for arg in node.args)
             key = (at, args)
             if key not in self._computed:
-                found = self._computed[key] = self._values_of(node, args)
-                self.looks += 0 if found is None else len(found) // _PER_LOOK
+                node_values = self._computed[key] = self._values_of(node, args)
+                self.looks += 0 if node_values is None else len(node_values) // _PER_LOOK
             values[at] = self._computed[key]
         self.looks += self.size
         return values
@@ -367,11 +367,11 @@ class _Outcomes:
             if condition in (_TRUE, _FALSE):
                 return yes if condition == _TRUE else no
             return None if yes is None or no is None else yes | no
-        known = [each for each in args if each is not None]
-        if node.args and len(known) == len(args):
-            found = _compute(node, known)
-            if found is not None:
-                return found
+        known_args = [arg for arg in args if arg is not None]
+        if node.args and len(known_args) == len(args):
+            results = _compute(node, known_args)
+            if results is not None:
+                return results
         if node.scalar == BOOL:
             return _EITHER
         low, high = self._intervals[node.index]
@@ -379,21 +379,23 @@ class _Outcomes:
 
     def _find_undecided(self, values: Mapping[int, Values]) -> Node | None:
         """Return a condition that the values of the nodes still depend on."""
-        found, node = None, self._find_choice(self._nodes, values)
+        undecided, node = None, self._find_choice(self._nodes, values)
         while node is not None:
             while node.op in _LOGICAL:
                 node = next(arg for arg in node.args if values[arg.index] == _EITHER)
             # What the condition itself depends on comes first.
-            found, node = node, self._find_choice(node.args, values, shared=True)
-        return found
+            undecided, node = node, self._find_choice(node.args, values, with_bools=True)
+        return undecided
 
-    def _find_choice(self, nodes: Sequence[Node], values: Mapping[int, Values], *, shared: bool = False) -> Node | None:
+    def _find_choice(
+        self, nodes: Sequence[Node], values: Mapping[int, Values], *, with_bools: bool = False
+    ) -> Node | None:
         """Return the condition of the first choice that is open, or an open bool.
 
         Args:
             nodes: the nodes that make choices.
             values: the values of all nodes.
-            shared: True to look for bools that are numbers, as in ``h + (x > 0)``. What several nodes share is decided.
+            with_bools: True to find bools that are numbers, as in ``h + (x > 0)``. What several nodes share is decided.
         """
         seen: set[int] = set()
         waiting = list(reversed(nodes))
@@ -408,7 +410,7 @@ class _Outcomes:
                 if values[condition.index] == _EITHER:
                     return condition
                 waiting.append(node.args[1 if values[condition.index] == _TRUE else 2])
-            elif open_bool and node.args and (shared or len(self._nodes) > 1) and node.op not in _LOGICAL:
+            elif open_bool and node.args and (with_bools or len(self._nodes) > 1) and node.op not in _LOGICAL:
                 return node
             else:
                 waiting.extend(node.args)
@@ -425,11 +427,11 @@ def _compute(node: Node, sets: Sequence[frozenset[Any]]) -> Values:
         grids.append(np.array(list(values), compute_dtype(arg.scalar)).reshape(shape))
     with np.errstate(all="ignore"):
         if node.op == "cast":
-            found = grids[0].astype(node.scalar.dtype).astype(compute_dtype(node.scalar))
+            computed = grids[0].astype(node.scalar.dtype).astype(compute_dtype(node.scalar))
         else:
             try:
-                found = np.asarray(numpy_function(node.op)(*grids))
+                computed = np.asarray(numpy_function(node.op)(*grids))
             except ValueError:  # an integer to a negative power, which x may not ask for
                 return None
-    results = frozenset(found.ravel().tolist())
+    results = frozenset(computed.ravel().tolist())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None

@@ -36,10 +36,10 @@ class _Missing:
 
     def of(self, number: Number) -> Any:
         if self.test == "isnan":
-            found = np.isnan(number)
+            is_missing = np.isnan(number)
         else:
-            found = getattr(np, self.test)(number, np.full_like(number, self.limit))
-        return ~found if self.negates else found
+            is_missing = getattr(np, self.test)(number, np.full_like(number, self.limit))
+        return ~is_missing if self.negates else is_missing
 
     def __str__(self) -> str:
         test = "h[t-1] is NaN" if self.test == "isnan" else f"h[t-1] {SIGNS[self.test]} {self.limit}"

@@ -80,7 +80,7 @@ def _find_fold(part: Part, node: Node, state: Node) -> tuple[str, Node]:
     graph, inner = part.graph, reachable([node])
     before = len(graph.nodes)
     names = [name for name, (_, kinds) in _FOLDS.items() if state.scalar.kind in kinds and node.scalar == state.scalar]
-    others = [each for each in inner if not part.varies(each) and each.scalar == state.scalar]
+    others = [candidate for candidate in inner if not part.varies(candidate) and candidate.scalar == state.scalar]
     for name in names:
         # Equal operations are one node, so a call that is made again is the node itself.
         for other in others[-_NEAREST:]:

@@ -54,7 +54,7 @@ class Hulls(Composition):
 
 def _flatten(node: Node, op: str) -> list[Node]:
     """Return the numbers that an extremum of extrema is taken of."""
-    return [each for arg in node.args for each in _flatten(arg, op)] if node.op == op else [node]
+    return [number for arg in node.args for number in _flatten(arg, op)] if node.op == op else [node]
 
 
 def derive(part: Part) -> Stage:
@@ -70,13 +70,13 @@ def derive(part: Part) -> Stage:
         raise LeavesClassError(results[0], rank=-1)
     largest_first = ops[0] == "maximum"
     high, low = part.states if largest_first else part.states[::-1]
-    found = [_terms(part, node, op, high, low) for node, op in zip(results, ops, strict=True)]
-    if found[0] != found[1]:
+    terms = [_terms(part, node, op, high, low) for node, op in zip(results, ops, strict=True)]
+    if terms[0] != terms[1]:
         raise LeavesClassError(results[0], rank=-1)
-    firsts = [each for each in (part.initial if largest_first else part.initial[::-1]) if each is not None]
+    firsts = [values for values in (part.initial if largest_first else part.initial[::-1]) if values is not None]
     if len(firsts) != 2 or not arrays_hold(_are_in_order, *firsts):
         raise LeavesClassError(results[0], "begins with a largest product that may be below the least one", rank=1)
-    factor, other = (part.calculus.wide(node) for node in found[0])
+    factor, other = (part.calculus.wide(node) for node in terms[0])
     law = "(hi, lo)[t] = the largest and the least of a hi[t-1], a lo[t-1] and b"
     return Stage("max-times", law, part.places, (factor, other, other), None, Hulls(largest_first))
 
@@ -88,11 +88,11 @@ def _are_in_order(high: AnyArray, low: AnyArray) -> np.bool_:
 def _terms(part: Part, node: Node, op: str, high: Node, low: Node) -> tuple[Node, Node]:
     """Return the factor of the state, and the number that is no product of it."""
     terms = _flatten(node, op)
-    others = [each for each in terms if not part.varies(each)]
-    products = [each for each in terms if part.varies(each)]
-    if len(others) != 1 or any(each.op != "multiply" for each in products):
+    others = [term for term in terms if not part.varies(term)]
+    products = [term for term in terms if part.varies(term)]
+    if len(others) != 1 or any(term.op != "multiply" for term in products):
         raise LeavesClassError(node, rank=-1)
-    pairs = [each.args if part.varies(each.args[1]) else each.args[::-1] for each in products]
+    pairs = [term.args if part.varies(term.args[1]) else term.args[::-1] for term in products]
     factors = {factor for factor, _ in pairs}
     states = {state for _, state in pairs}
     if len(factors) != 1 or part.varies(factor := factors.pop()):

@@ -18,10 +18,10 @@ def intervals_of(nodes: Sequence[Node]) -> dict[int, Interval]:
     Args:
         nodes: the nodes, each after its arguments.
     """
-    found: dict[int, Interval] = {}
+    intervals: dict[int, Interval] = {}
     for node in nodes:
-        found[node.index] = _interval(node, [found[arg.index] for arg in node.args])
-    return found
+        intervals[node.index] = _interval(node, [intervals[arg.index] for arg in node.args])
+    return intervals
 
 
 def _interval(node: Node, args: Sequence[Interval]) -> Interval:
@@ -35,7 +35,7 @@ def _interval(node: Node, args: Sequence[Interval]) -> Interval:
         low, high = args[1]
         return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
     if op in ("minimum", "maximum"):
-        lows, highs = ([each[i] for each in args if each[i] is not None] for i in (0, 1))
+        lows, highs = ([interval[i] for interval in args if interval[i] is not None] for i in (0, 1))
         pick = min if op == "minimum" else max
         return pick(lows), pick(highs)  # type: ignore[type-var]
     if op == "bitwise_and":

@@ -77,9 +77,9 @@ class LinearBits(Composition):
         (g1, b1), (g2, b2) = left, right
         product: Number = np.zeros_like(g1)
         moved: Number = np.zeros_like(b1)
-        for place in reversed(range(self.degree)):
-            chosen = _spread(g2, place)
-            if place < self.degree - 1:
+        for bit in reversed(range(self.degree)):
+            chosen = _spread(g2, bit)
+            if bit < self.degree - 1:
                 product, moved = self._advance_power(product), self._advance(moved)
             product, moved = product ^ (chosen & g1), moved ^ (chosen & b1)
         return [product, moved ^ b2]
@@ -90,11 +90,11 @@ class LinearBits(Composition):
 
     def _advance(self, b: Number) -> Number:
         """Return M b."""
-        found = (b << _like(b, 1)) & _like(b, _all_ones(scalar_of(b.dtype)) ^ self.bottoms)
+        product = (b << _like(b, 1)) & _like(b, _all_ones(scalar_of(b.dtype)) ^ self.bottoms)
         for top, bits in self.feedbacks:
             if bits:
-                found = found ^ (_spread(b, top) & _like(b, bits))
-        return found
+                product = product ^ (_spread(b, top) & _like(b, bits))
+        return product
 
     def encode(self, state: Number) -> Number:
         """Return the coordinates of a state."""
@@ -105,25 +105,25 @@ class LinearBits(Composition):
         return [np.zeros_like(coordinates), coordinates]
 
     def state(self, numbers: Numbers) -> list[Number]:
-        found = _matrix_product(numbers[1], list(enumerate(self.decoding)))
-        return [found.astype(np.dtype(self.state_dtype))]
+        decoded = _matrix_product(numbers[1], list(enumerate(self.decoding)))
+        return [decoded.astype(np.dtype(self.state_dtype))]
 
 
 def _like(number: Number, value: int) -> Number:
     return np.full_like(number, value)
 
 
-def _spread(number: Number, place: int) -> Number:
+def _spread(number: Number, bit: int) -> Number:
     """Return all ones where a bit is set, else 0."""
-    return _like(number, 0) - ((number >> _like(number, place)) & _like(number, 1))
+    return _like(number, 0) - ((number >> _like(number, bit)) & _like(number, 1))
 
 
 def _matrix_product(number: Number, columns: Sequence[tuple[int, int]]) -> Number:
-    found = np.zeros_like(number)
-    for place, column in columns:
+    product = np.zeros_like(number)
+    for bit, column in columns:
         if column:
-            found = found ^ (_spread(number, place) & _like(number, column))
-    return found
+            product = product ^ (_spread(number, bit) & _like(number, column))
+    return product
 
 
 # ----- Forms
@@ -171,7 +171,7 @@ class _Forms(NodeForms[_Form]):
         if node.scalar.kind not in ("bool", *_INTEGERS):
             raise LeavesClassError(node, rank=-1)
         if op == "input":
-            return _Form({place: 1 << place for place in _places(self.used)}, None, 0)
+            return _Form({bit: 1 << bit for bit in _places(self.used)}, None, 0)
         if op in ("bitwise_xor", "logical_xor"):
             return self._sum(node, self.of(args[0]), self.of(args[1]))
         if op == "not_equal" and args[0].scalar == BOOL:
@@ -202,17 +202,17 @@ class _Forms(NodeForms[_Form]):
 
     def bits_of(self, form: _Form) -> int:
         """Return the bits that a number may have."""
-        found = form.constant
+        bits = form.constant
         for column in form.columns.values():
-            found |= column
-        return found if form.shift is None else found | self._bits_of_node(form.shift)
+            bits |= column
+        return bits if form.shift is None else bits | self._bits_of_node(form.shift)
 
     def _bits_of_node(self, node: Node) -> int:
         """Return the bits that a number that does not depend on the state may have."""
-        found = self._bits.get(node.index)
-        if found is None:
-            found = self._bits[node.index] = self._find_bits(node)
-        return found
+        bits = self._bits.get(node.index)
+        if bits is None:
+            bits = self._bits[node.index] = self._find_bits(node)
+        return bits
 
     def _find_bits(self, node: Node) -> int:
         ones, args = _all_ones(node.scalar), node.args
@@ -248,8 +248,8 @@ class _Forms(NodeForms[_Form]):
 
     def _sum(self, node: Node, one: _Form, other: _Form) -> _Form:
         columns = dict(one.columns)
-        for place, column in other.columns.items():
-            columns[place] = columns.get(place, 0) ^ column
+        for bit, column in other.columns.items():
+            columns[bit] = columns.get(bit, 0) ^ column
         op = "logical_xor" if node.scalar == BOOL else "bitwise_xor"
         shift = one.shift or other.shift
         if one.shift is not None and other.shift is not None:
@@ -257,7 +257,7 @@ class _Forms(NodeForms[_Form]):
         return _Form({p: c for p, c in columns.items() if c}, shift, one.constant ^ other.constant)
 
     def _map(self, form: _Form, function: Callable[[int], int], shift: Node | None) -> _Form:
-        columns = {place: function(column) for place, column in form.columns.items()}
+        columns = {bit: function(column) for bit, column in form.columns.items()}
         return _Form({p: c for p, c in columns.items() if c}, shift, function(form.constant))
 
     def _join(self, node: Node) -> _Form:
@@ -354,11 +354,11 @@ class _Forms(NodeForms[_Form]):
             bits = self.bits_of(form)
             unsigned = number.scalar.kind == "unsigned" or not bits >> (number.scalar.bits - 1)
             if value == 0 and (node.op != "greater" or unsigned):
-                found = self._bit(node, form)
-                return found if node.op != "equal" else self._sum(node, found, _Form({}, None, 1))
+                is_nonzero = self._bit(node, form)
+                return is_nonzero if node.op != "equal" else self._sum(node, is_nonzero, _Form({}, None, 1))
             if value == bits and node.op != "greater":
-                found = self._bit(node, form)
-                return found if node.op == "equal" else self._sum(node, found, _Form({}, None, 1))
+                is_nonzero = self._bit(node, form)
+                return is_nonzero if node.op == "equal" else self._sum(node, is_nonzero, _Form({}, None, 1))
         raise LeavesClassError(node, rank=-1)
 
     def _choose(self, node: Node) -> _Form:
@@ -455,7 +455,7 @@ def derive(part: Part) -> Stage:
         grown = reduce(int.__or__, (case.bits for case in leaves), used)
     if used.bit_count() < _LEAST_BITS:
         raise LeavesClassError(part.results[0], rank=-1)
-    identity = {place: 1 << place for place in _places(used)}
+    identity = {bit: 1 << bit for bit in _places(used)}
     matrices = [case.columns for case in leaves if case.columns is not None and dict(case.columns) != identity]
     if any(dict(matrix) != dict(matrices[0]) for matrix in matrices):
         raise LeavesClassError(part.results[0], "chooses between different linear maps")
@@ -492,17 +492,17 @@ def _initial_bits(part: Part) -> int:
 
 
 def _places(bits: int) -> list[int]:
-    return [place for place in range(bits.bit_length()) if bits >> place & 1]
+    return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
 
 def _composition(part: Part, matrix: Mapping[int, int], used: Sequence[int]) -> LinearBits:
     """Return the composition of maps with a matrix on some bits of the state."""
-    rank = {place: number for number, place in enumerate(used)}
+    rank = {bit: number for number, bit in enumerate(used)}
 
     def gather(bits: int) -> int:
-        return sum(1 << number for place, number in rank.items() if bits >> place & 1)
+        return sum(1 << number for bit, number in rank.items() if bits >> bit & 1)
 
-    columns = [gather(matrix.get(place, 0)) for place in used]
+    columns = [gather(matrix.get(bit, 0)) for bit in used]
     chains = decompose(columns)
     if not chains:
         raise LeavesClassError(part.results[0], rank=-1)
@@ -522,6 +522,6 @@ def _composition(part: Part, matrix: Mapping[int, int], used: Sequence[int]) -> 
         polynomial=chains[0].feedback,
         bottoms=bottoms,
         feedbacks=tuple(feedbacks),
-        encoding=tuple((place, basis.coordinates(1 << number)[1]) for place, number in rank.items()),
+        encoding=tuple((bit, basis.coordinates(1 << number)[1]) for bit, number in rank.items()),
         decoding=tuple(sum(1 << used[n] for n in range(len(used)) if vector >> n & 1) for vector in vectors),
     )

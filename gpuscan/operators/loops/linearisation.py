@@ -41,13 +41,13 @@ class Linearisation:
     def jacobian(self) -> list[list[Node]]:
         """Return the derivative of each new number with respect to each old one."""
         calculus, step = self.calculus, self.step
-        olds = [step.states[place] for place in self.places]
+        olds = [step.states[index] for index in self.places]
         rows = []
-        for place in self.places:
-            result = step.results[place]
+        for index in self.places:
+            result = step.results[index]
             seed = calculus.like(1, calculus.wide(result))
-            found = cotangents(step.graph, [(result, seed)], olds, step.name)
-            rows.append([self._number(node) for node in found])
+            derivatives = cotangents(step.graph, [(result, seed)], olds, step.name)
+            rows.append([self._number(node) for node in derivatives])
         return rows
 
     def _number(self, node: Node | None) -> Node:
@@ -65,16 +65,16 @@ class Linearisation:
         """
         step, calculus = self.step, self.calculus
         pairs = []
-        for place, cotangent in zip(self.places, states, strict=False):
-            result = step.results[place]
+        for index, cotangent in zip(self.places, states, strict=False):
+            result = step.results[index]
             pairs.append((result, step.graph.cast(cotangent, calculus.wide(result).scalar)))
         for node, given in zip(step.outputs, outputs, strict=True):
             if given is not None and node.scalar.kind in CONTINUOUS:
                 pairs.append((node, step.graph.cast(given, calculus.wide(node).scalar)))
-        found = cotangents(step.graph, pairs, inputs, step.name)
+        gradients = cotangents(step.graph, pairs, inputs, step.name)
         return [
-            calculus.like(0, calculus.wide(each)) if node is None else node
-            for node, each in zip(found, inputs, strict=True)
+            calculus.like(0, calculus.wide(node_of_input)) if node is None else node
+            for node, node_of_input in zip(gradients, inputs, strict=True)
         ]
 
     def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> Stage:
@@ -84,10 +84,13 @@ class Linearisation:
         pattern = pattern_of(kinds, "0", "1")
         stored: dict[int, Node] = {}
         for row, classes in zip(rows, pattern, strict=True):
-            for entry, kind in zip(row, classes, strict=True):
-                if kind >= 0:
-                    stored.setdefault(kind, entry)
-        numbers = (*(stored[kind] for kind in range(len(stored))), *(graph.cast(node, self.scalar) for node in shift))
+            for entry, class_number in zip(row, classes, strict=True):
+                if class_number >= 0:
+                    stored.setdefault(class_number, entry)
+        numbers = (
+            *(stored[class_number] for class_number in range(len(stored))),
+            *(graph.cast(node, self.scalar) for node in shift),
+        )
         return Stage("affine", PlusTimes.law, self.places, numbers, None, MatrixMaps(PlusTimes, pattern))
 
 
@@ -102,10 +105,10 @@ def linearise(step: Step) -> Linearisation:
             f"the derivative of {step.name} was asked for, but its carry is complex; keep its real and imaginary parts "
             "as two floats"
         )
-    places = tuple(place for place, node in enumerate(step.states) if node.scalar.kind == "float")
+    places = tuple(index for index, node in enumerate(step.states) if node.scalar.kind == "float")
     if not places:
         raise OperatorError(
             f"the derivative of {step.name} was asked for, but its carry has no floats; pass an init of float32"
         )
-    wide = any(step.states[place].scalar == FLOAT64 for place in places)
+    wide = any(step.states[index].scalar == FLOAT64 for index in places)
     return Linearisation(step, places, FLOAT64 if wide else FLOAT32)

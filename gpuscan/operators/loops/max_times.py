@@ -118,13 +118,13 @@ class MaxTimes(Semiring):
             raise LeavesClassError(state, "is compared with the input after it was bounded", rank=1)
         self.chooses = True
         constant = form.constant
-        for number in (limit, *(each for each in form.weights.values() if isinstance(each, Node))):
+        for number in (limit, *(weight for weight in form.weights.values() if isinstance(weight, Node))):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
         value = limit
         if form.constant is not None:
             extremum = maximum_of_choice if self.extremum == "maximum" else minimum_of_choice
-            found = limit if form.value is None else compute_nodes(graph, extremum, form.value, limit)[0]
-            value = graph.select(form.constant, found, limit)
+            bounded = limit if form.value is None else compute_nodes(graph, extremum, form.value, limit)[0]
+            value = graph.select(form.constant, bounded, limit)
         return Form(form.weights, limit, constant, value)
 
 
@@ -158,15 +158,15 @@ def _is_nonnegative(value: Any) -> bool:
     return bool(value >= 0)
 
 
-def is_nonnegative(node: Node, known: Collection[int] = ()) -> bool:
+def is_nonnegative(node: Node, nonnegative: Collection[int] = ()) -> bool:
     """Return True if the operations that compute a number show that it is not negative.
 
     Args:
         node: the number.
-        known: the indices of nodes that are not negative.
+        nonnegative: the indices of nodes that are not negative.
     """
-    op, args, proves = node.op, node.args, partial(is_nonnegative, known=known)
-    if node.index in known:
+    op, args, proves = node.op, node.args, partial(is_nonnegative, nonnegative=nonnegative)
+    if node.index in nonnegative:
         return True
     if node.is_constant:
         return node.reveal(_is_nonnegative)
@@ -194,8 +194,8 @@ def _are_nonnegative(values: AnyArray) -> np.bool_:
 def _stays_nonnegative(part: Part) -> bool:
     """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
     begins = all(values is not None and arrays_hold(_are_nonnegative, values) for values in part.initial)
-    known = {node.index for node in part.states}
-    return bool(part.initial) and begins and all(is_nonnegative(node, known) for node in part.results)
+    states = {node.index for node in part.states}
+    return bool(part.initial) and begins and all(is_nonnegative(node, states) for node in part.results)
 
 
 def derive(part: Part) -> Stage:
@@ -212,10 +212,10 @@ def derive(part: Part) -> Stage:
             used = semiring(part)
             stage = derive_stage(used, scales=True)
             forms = Forms(used)
-            found = [each for node in part.results for each in forms.of(node).weights.values()]
-            weights = [each for each in found if isinstance(each, Node)]
+            all_weights = [weight for node in part.results for weight in forms.of(node).weights.values()]
+            weights = [weight for weight in all_weights if isinstance(weight, Node)]
             # A term that is absent has the infinity as its factor.
-            if not all(is_nonnegative(each, {used.zero(each).index}) for each in weights):
+            if not all(is_nonnegative(weight, {used.zero(weight).index}) for weight in weights):
                 raise LeavesClassError(used.joins or part.results[0], _NEGATIVE, rank=1)
             if used.joins is not None and not _stays_nonnegative(part):
                 # max(a h, b h) is max(a, b) h if h is not negative. So are products of matrices with several terms.

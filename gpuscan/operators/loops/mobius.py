@@ -118,10 +118,10 @@ class _Quotients(NodeForms[_Quotient]):
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
 
     def _derive(self, node: Node) -> _Quotient:
-        found = self._derive_any(node)
-        if max(len(found.above), len(found.below)) > _MAX_DEGREE + 1:
+        quotient = self._derive_any(node)
+        if max(len(quotient.above), len(quotient.below)) > _MAX_DEGREE + 1:
             raise LeavesClassError(node, "raises the degree of the carry")
-        return found
+        return quotient
 
     def _derive_any(self, node: Node) -> _Quotient:
         """Return the quotient of a node, of whatever degree."""
@@ -148,10 +148,12 @@ class _Quotients(NodeForms[_Quotient]):
 
     def of_result(self) -> _Quotient:
         """Return the quotient of the new state, or of its odds."""
-        found = self.of(self.part.results[0])
+        quotient = self.of(self.part.results[0])
         if not self.odds:
-            return found
-        return replace(self._reduce(found.above, self._plus(found.below, found.above, True)), constant=found.constant)
+            return quotient
+        return replace(
+            self._reduce(quotient.above, self._plus(quotient.below, quotient.above, True)), constant=quotient.constant
+        )
 
     def _calculate(self, op: str, left: _Quotient, right: _Quotient) -> _Quotient:
         """Return the sum, difference, product or quotient, without the condition where it is constant."""
@@ -170,10 +172,10 @@ class _Quotients(NodeForms[_Quotient]):
     # ----- Polynomials
 
     def _trim(self, numbers: Sequence[Node]) -> tuple[Node, ...]:
-        found = list(numbers)
-        while len(found) > 1 and found[-1].equals(0):
-            found.pop()
-        return tuple(found)
+        kept = list(numbers)
+        while len(kept) > 1 and kept[-1].equals(0):
+            kept.pop()
+        return tuple(kept)
 
     def _plus(self, one: Sequence[Node], other: Sequence[Node], subtracts: bool = False) -> tuple[Node, ...]:
         size = max(len(one), len(other))
@@ -185,16 +187,16 @@ class _Quotients(NodeForms[_Quotient]):
 
     def _by_case(self, function: Callable[[Node, Node], Node], a: Node, b: Node) -> Node | None:
         """Return a function of two choices by one condition as a choice; None if these are no such choices."""
-        choice = next((each for each in (a, b) if each.op == "select"), None)
-        if choice is None or not all(each.is_constant or each.args[:1] == choice.args[:1] for each in (a, b)):
+        choice = next((operand for operand in (a, b) if operand.op == "select"), None)
+        if choice is None or not all(operand.is_constant or operand.args[:1] == choice.args[:1] for operand in (a, b)):
             return None
-        sides = [[each if each.is_constant else each.args[side] for each in (a, b)] for side in (1, 2)]
+        sides = [[operand if operand.is_constant else operand.args[side] for operand in (a, b)] for side in (1, 2)]
         return self.graph.select(choice.args[0], *(function(*pair) for pair in sides))
 
     def _difference(self, a: Node, b: Node) -> Node:
-        found = self._by_case(self._difference, a, b)
-        if found is not None:
-            return found
+        by_case = self._by_case(self._difference, a, b)
+        if by_case is not None:
+            return by_case
         if b.equals(0):
             return a
         if a.equals(0):
@@ -202,11 +204,11 @@ class _Quotients(NodeForms[_Quotient]):
         return simplify(self.graph, self.calculus.call("subtract", a, b))
 
     def _times(self, one: Sequence[Node], other: Sequence[Node]) -> tuple[Node, ...]:
-        found = [self.zero] * (len(one) + len(other) - 1)
+        product = [self.zero] * (len(one) + len(other) - 1)
         for i, a in enumerate(one):
             for j, b in enumerate(other):
-                found[i + j] = simplify(self.graph, self.calculus.add(found[i + j], self.calculus.times(a, b)))
-        return self._trim(found)
+                product[i + j] = simplify(self.graph, self.calculus.add(product[i + j], self.calculus.times(a, b)))
+        return self._trim(product)
 
     def _reduce(self, above: tuple[Node, ...], below: tuple[Node, ...]) -> _Quotient:
         """Return the quotient without common factors: powers of the state, and polynomials that divide both."""
@@ -214,30 +216,34 @@ class _Quotients(NodeForms[_Quotient]):
             above, below = above[1:], below[1:]
         if len(below) > 1 and len(above) > 1:
             for divisor in self._divisors(above, below):
-                divided = [self._divide(each, divisor) for each in (above, below)]
+                divided = [self._divide(polynomial, divisor) for polynomial in (above, below)]
                 if divided[0] is not None and divided[1] is not None:
                     return self._reduce(divided[0], divided[1])
         return _Quotient(above, below)
 
     def _divisors(self, above: Sequence[Node], below: Sequence[Node]) -> list[tuple[Node, ...]]:
         """Return polynomials of the state that may divide both: the one of lower degree, and known denominators."""
-        known = [each.below for each in self._known.values()] + [tuple(below), tuple(above)]
+        candidates = [polynomial.below for polynomial in self._known.values()] + [tuple(below), tuple(above)]
         size = min(len(above), len(below))
-        return [each for each in dict.fromkeys(known) if 1 < len(each) <= size and each[-1].equals(1)]
+        return [
+            polynomial
+            for polynomial in dict.fromkeys(candidates)
+            if 1 < len(polynomial) <= size and polynomial[-1].equals(1)
+        ]
 
     def _divide(self, numbers: Sequence[Node], divisor: Sequence[Node]) -> tuple[Node, ...] | None:
         """Return the quotient by a polynomial with the highest coefficient 1; None if there is a remainder."""
-        rest, found = list(numbers), []
+        rest, coefficients = list(numbers), []
         while len(rest) >= len(divisor):
             factor = rest[-1]
-            found.append(factor)
-            for place, node in enumerate(divisor):
-                at = len(rest) - len(divisor) + place
-                rest[at] = self._difference(rest[at], self.calculus.times(factor, node))
+            coefficients.append(factor)
+            for power, node in enumerate(divisor):
+                index = len(rest) - len(divisor) + power
+                rest[index] = self._difference(rest[index], self.calculus.times(factor, node))
             if not rest[-1].equals(0):
                 return None
             rest.pop()
-        return tuple(reversed(found)) if all(node.equals(0) for node in rest) else None
+        return tuple(reversed(coefficients)) if all(node.equals(0) for node in rest) else None
 
     def _choice(self, condition: Node, yes: Node, no: Node) -> _Quotient:
         one, other = self.of(yes), self.of(no)
@@ -262,18 +268,18 @@ def derive(part: Part) -> Stage:
     if len(part.places) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
     own = {node.index for node in reachable(part.results)}
-    found = _Quotients(part).of_result()
-    if max(len(found.above), len(found.below)) > 2:
+    quotient = _Quotients(part).of_result()
+    if max(len(quotient.above), len(quotient.below)) > 2:
         raise LeavesClassError(_highest(part), "makes a quotient of polynomials of a higher degree than 1", rank=1)
     odds = False
-    if _differences(found, own) and _begins_as_probability(part):
+    if _differences(quotient, own) and _begins_as_probability(part):
         of_odds = _Quotients(part, odds=True).of_result()
         fits = max(len(of_odds.above), len(of_odds.below)) <= 2
-        if fits and _differences(of_odds, own) < _differences(found, own):
-            found, odds = of_odds, True
-    zero = part.graph.constant(0, found.above[0].scalar)
-    b, a = (*found.above, zero)[:2]
-    d, c = (*found.below, zero)[:2]
+        if fits and _differences(of_odds, own) < _differences(quotient, own):
+            quotient, odds = of_odds, True
+    zero = part.graph.constant(0, quotient.above[0].scalar)
+    b, a = (*quotient.above, zero)[:2]
+    d, c = (*quotient.below, zero)[:2]
     # An infinity or NaN in the input makes a map with the same result for every finite state.
     graph = part.graph
     (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
@@ -282,13 +288,13 @@ def derive(part: Part) -> Stage:
     if odds:
         below = graph.apply("subtract", (below, above), below.scalar)
     a, b, c, d = (
-        graph.select(infinite, number, each)
-        for number, each in zip((zero, above, zero, below), (a, b, c, d), strict=True)
+        graph.select(infinite, number, coefficient)
+        for number, coefficient in zip((zero, above, zero, below), (a, b, c, d), strict=True)
     )
-    constant = found.constant
+    constant = quotient.constant
     # A constant map has only b and d.
     if constant is not None:
-        a, c = (graph.select(constant, zero, each) for each in (a, c))
+        a, c = (graph.select(constant, zero, coefficient) for coefficient in (a, c))
     numbers = tuple(compute_nodes(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
     composition = MobiusMaps(odds, loses_infinities(part, constant))

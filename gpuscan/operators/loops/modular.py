@@ -118,22 +118,22 @@ class ModularMaps(MatrixMaps):
 
 def _unwrap(part: Part) -> Part:
     """Return the part with remainders in the place of counters that wrap."""
-    graph, found = part.graph, dict[Node, Node]()
+    graph, replacements = part.graph, dict[Node, Node]()
     if len(part.places) > 1:
         return part
     (initial,) = part.initial or (None,)
     for node in reachable(part.results):
-        if any(arg in found for arg in node.args):
-            (found[node],) = copy_nodes([node], graph, {arg: found.get(arg, arg) for arg in node.args})
+        if any(arg in replacements for arg in node.args):
+            (replacements[node],) = copy_nodes([node], graph, {arg: replacements.get(arg, arg) for arg in node.args})
             continue
         counter = _counter(node, part.states[0]) if node.op == "select" else None
         if counter is not None and initial is not None:
             counted, modulus = counter
             if np.all((initial >= 0) & (initial < modulus)):
                 limit = graph.constant(modulus, node.scalar)
-                found[node] = graph.apply("remainder", (counted, limit), node.scalar)
+                replacements[node] = graph.apply("remainder", (counted, limit), node.scalar)
     result = part.results[0]
-    return Inner(part.step, part.places, part.initial, found[result]) if result in found else part
+    return Inner(part.step, part.places, part.initial, replacements[result]) if result in replacements else part
 
 
 def _counter(node: Node, state: Node) -> tuple[Node, int] | None:
@@ -165,20 +165,20 @@ def _modulus(part: Part) -> int:
     Raises:
         LeavesClassError: they share none.
     """
-    found: set[int] = set()
+    moduli: set[int] = set()
     for result in part.results:
         waiting = [result]
         while waiting:
             node = waiting.pop()
             if node.op == "remainder" and part.varies(node) and node.args[1].is_constant:
-                found.add(int(node.args[1].value))
+                moduli.add(int(node.args[1].value))
             elif node.op in ("cast", "select") and part.varies(node):
                 waiting += node.args[-2:] if node.op == "select" else node.args
             elif part.varies(node) and node not in part.states:
                 raise LeavesClassError(result, rank=-1)
-    if len(found) != 1 or min(found) < 1:
+    if len(moduli) != 1 or min(moduli) < 1:
         raise LeavesClassError(part.results[0], rank=-1)
-    return found.pop()
+    return moduli.pop()
 
 
 def _check_range(part: Part, modulus: int) -> None:
@@ -199,13 +199,13 @@ def _check_range(part: Part, modulus: int) -> None:
             reach[node.index] = 0, modulus - 1
             continue
         if not part.varies(node):
-            known = low is not None and high is not None and high - low < limits.max - limits.min
+            is_bounded = low is not None and high is not None and high - low < limits.max - limits.min
             # A difference of unsigned numbers may always be negative.
-            reach[node.index] = (low or 0, high or 0) if known else (0, int(node.scalar.kind == "unsigned"))
+            reach[node.index] = (low or 0, high or 0) if is_bounded else (0, int(node.scalar.kind == "unsigned"))
             continue
         args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.kind in _INTEGERS]
-        found = reach[node.index] = _reach(node, args, modulus)
-        if found[0] < limits.min or found[1] > limits.max:
+        interval = reach[node.index] = _reach(node, args, modulus)
+        if interval[0] < limits.min or interval[1] > limits.max:
             why = f"takes the rest of a number that may overflow {node.scalar.name}"
             raise LeavesClassError(_remainder_of(part), why, rank=2)
 
@@ -232,7 +232,7 @@ def _reach(node: Node, args: list[tuple[int, int]], modulus: int) -> tuple[int, 
         if node.op == "subtract":
             return a - d, b - c
         if node.op == "left_shift":
-            c, d = (2 ** min(max(each, 0), 64) for each in (c, d))
+            c, d = (2 ** min(max(amount, 0), 64) for amount in (c, d))
         corners = [x * y for x in (a, b) for y in (c, d)]
         return min(corners), max(corners)
     raise LeavesClassError(node, rank=1)

@@ -36,20 +36,20 @@ def difference(one: Node, other: Node) -> Polynomial:
     return add(polynomial_of(one), polynomial_of(other), -1)
 
 
-def _expand(node: Node, known: dict[Node, Polynomial]) -> Polynomial:
-    """Return the polynomial of a node. `known` also gets the polynomials of its arguments."""
+def _expand(node: Node, polynomials: dict[Node, Polynomial]) -> Polynomial:
+    """Return the polynomial of a node. `polynomials` also gets the polynomials of its arguments."""
     waiting = [node]
     while waiting:
         last = waiting[-1]
-        missing = [arg for arg in last.args if arg not in known] if last.op in _EXPANDED else []
+        missing = [arg for arg in last.args if arg not in polynomials] if last.op in _EXPANDED else []
         waiting += missing
         if not missing:
-            known[last] = _of(last, known)
+            polynomials[last] = _of(last, polynomials)
             waiting.pop()
-    return known[node]
+    return polynomials[node]
 
 
-def _of(node: Node, known: Mapping[Node, Polynomial]) -> Polynomial:
+def _of(node: Node, polynomials: Mapping[Node, Polynomial]) -> Polynomial:
     atom: Polynomial = {((node.index, 1),): Fraction(1)}
     if node.is_constant:
         if type(node.data) is not bytes:
@@ -59,14 +59,14 @@ def _of(node: Node, known: Mapping[Node, Polynomial]) -> Polynomial:
             return atom
         return {(): Fraction(value.item())} if value else {}
     if node.op in ("add", "subtract", "multiply"):
-        left, right = (known[arg] for arg in node.args)
+        left, right = (polynomials[arg] for arg in node.args)
         if node.op == "multiply":
-            found = multiply(left, right) if len(left) * len(right) <= _MAX_TERMS else None
+            polynomial = multiply(left, right) if len(left) * len(right) <= _MAX_TERMS else None
         else:
-            found = add(left, right, 1 if node.op == "add" else -1)
-        return atom if found is None or len(found) > _MAX_TERMS else found
+            polynomial = add(left, right, 1 if node.op == "add" else -1)
+        return atom if polynomial is None or len(polynomial) > _MAX_TERMS else polynomial
     if node.op == "negative":
-        return add({}, known[node.args[0]], -1)
+        return add({}, polynomials[node.args[0]], -1)
     return atom
 
 
@@ -94,20 +94,20 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 
 def cancels(graph: Graph, node: Node) -> bool:
     """Return True if the two terms of a sum cancel, and are not 0 themselves."""
-    known = _known.setdefault(graph, {})
-    return not _expand(node, known) and all(known[arg] for arg in node.args)
+    polynomials = _known.setdefault(graph, {})
+    return not _expand(node, polynomials) and all(polynomials[arg] for arg in node.args)
 
 
 def simplify(graph: Graph, node: Node) -> Node:
     """Return a node of the same value: 0, a number or a single product if the terms of a sum cancel to that."""
     if node.is_constant or node.op not in ("add", "subtract") or node.scalar.kind in ("bool", "complex"):
         return node
-    found = _expand(node, _known.setdefault(graph, {}))
-    if len(found) > 1:
+    polynomial = _expand(node, _known.setdefault(graph, {}))
+    if len(polynomial) > 1:
         return node
-    if not found:
+    if not polynomial:
         return graph.constant(0, node.scalar)
-    ((monomial, factor),) = found.items()
+    ((monomial, factor),) = polynomial.items()
     if node.scalar.kind != "float" and factor.denominator != 1:
         return node
     value = factor.numerator if node.scalar.kind != "float" else float(factor)

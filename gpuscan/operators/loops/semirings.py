@@ -144,13 +144,13 @@ class Forms(NodeForms["Form"]):
             constant = both(graph, one.constant, other.constant)
             one, other = self.mask(one), self.mask(other)
         weights = dict(one.weights)
-        for place, weight in other.weights.items():
-            weights[place] = self._plus(weights[place], weight) if place in weights else weight
+        for index, weight in other.weights.items():
+            weights[index] = self._plus(weights[index], weight) if index in weights else weight
         shift = self._sum(one.shift, other.shift)
         value = None
         if constant is not None:
-            value = self._sum(*(each.shift if each.constant is None else each.value for each in (one, other)))
-        return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant, value)
+            value = self._sum(*(form.shift if form.constant is None else form.value for form in (one, other)))
+        return Form({index: weight for index, weight in weights.items() if weight is not None}, shift, constant, value)
 
     def _sum(self, one: Node | None, other: Node | None) -> Node | None:
         return self.semiring.sum_shifts(one, other) if one is not None and other is not None else one or other
@@ -158,10 +158,10 @@ class Forms(NodeForms["Form"]):
     def _plus(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return a or b
-        like = next((each for each in (a, b) if each is not ONE), None)
+        like = next((weight for weight in (a, b) if weight is not ONE), None)
         if like is None:
             like = self.semiring.number(self.part.states[0])
-        total = self.semiring.sum(*(self.semiring.one(like) if each is ONE else each for each in (a, b)))
+        total = self.semiring.sum(*(self.semiring.one(like) if weight is ONE else weight for weight in (a, b)))
         return None if self.is_zero(total) else total
 
     def is_zero(self, node: Node) -> bool:
@@ -172,18 +172,18 @@ class Forms(NodeForms["Form"]):
         if factor is self.semiring.one(factor):
             return form
         weights = {
-            place: factor if weight is ONE else self.semiring.product(weight, factor)
-            for place, weight in form.weights.items()
+            index: factor if weight is ONE else self.semiring.product(weight, factor)
+            for index, weight in form.weights.items()
         }
-        weights = {place: weight for place, weight in weights.items() if not self.is_zero(weight)}
-        shift, value = (each and self.semiring.product(each, factor) for each in (form.shift, form.value))
+        weights = {index: weight for index, weight in weights.items() if not self.is_zero(weight)}
+        shift, value = (term and self.semiring.product(term, factor) for term in (form.shift, form.value))
         return Form(weights, shift, form.constant, value)
 
     def mask(self, form: Form) -> Form:
         """Return the form with coefficients that are 0 where it is constant."""
         if form.constant is None:
             return form
-        weights = {place: self._choose(form.constant, None, weight) for place, weight in form.weights.items()}
+        weights = {index: self._choose(form.constant, None, weight) for index, weight in form.weights.items()}
         return Form(weights, self.whole_shift(form))
 
     def plain(self, form: Form) -> Form:
@@ -200,16 +200,16 @@ class Forms(NodeForms["Form"]):
     def _choose(self, condition: Node, one: Any, other: Any) -> Any:
         if one is other:
             return one
-        like = next((each for each in (one, other) if isinstance(each, Node)), None)
+        like = next((weight for weight in (one, other) if isinstance(weight, Node)), None)
         like = self.semiring.number(self.part.states[0]) if like is None else like
         nodes = [
-            self.semiring.zero(like) if each is None else self.semiring.one(like) if each is ONE else each
-            for each in (one, other)
+            self.semiring.zero(like) if weight is None else self.semiring.one(like) if weight is ONE else weight
+            for weight in (one, other)
         ]
-        found = self.semiring.graph.select(condition, *nodes)
+        choice = self.semiring.graph.select(condition, *nodes)
         if one is None or other is None:
-            self.absent.add(found.index)
-        return found
+            self.absent.add(choice.index)
+        return choice
 
     def may_be_absent(self, weight: object) -> bool:
         """Return True if a weight is absent under some condition."""
@@ -228,8 +228,8 @@ class Forms(NodeForms["Form"]):
                 value = self._choose(condition, *((other.value, value) if yes.weights else (value, other.value)))
             return Form(other.weights, other.shift, either(graph, here, other.constant), value)
         weights = {
-            place: self._choose(condition, yes.weights.get(place), no.weights.get(place))
-            for place in sorted({*yes.weights, *no.weights})
+            index: self._choose(condition, yes.weights.get(index), no.weights.get(index))
+            for index in sorted({*yes.weights, *no.weights})
         }
         shift, value = self._choose(condition, yes.shift, no.shift), self._choose(condition, yes.value, no.value)
         return Form(weights, shift, chosen(graph, condition, yes.constant, no.constant), value)
@@ -263,26 +263,26 @@ class MatrixMaps(Composition):
         stored = self.stored
         like = right[stored]
 
-        def entry(numbers: Numbers, kind: int) -> Number | None:
-            return numbers[kind] if kind >= 0 else None
+        def entry(numbers: Numbers, class_number: int) -> Number | None:
+            return numbers[class_number] if class_number >= 0 else None
 
         def product(row: int, other: Number | None, column: int = ONE) -> Any:
             """Return the product of the right entry of one class and a number of the left, of a class as well."""
             one = entry(right, row)
             if one is None or other is None:
                 return other if one is None else one
-            found = times(one, other)
-            for number, kind in ((one, row), (other, column)):
-                if kind in self.sparse:
+            result = times(one, other)
+            for number, class_number in ((one, row), (other, column)):
+                if class_number in self.sparse:
                     nothing = np.full_like(like, self.semiring.nothing(like))
-                    found = np.where(number == nothing, nothing, found)
-            return found
+                    result = np.where(number == nothing, nothing, result)
+            return result
 
-        found: dict[int, Number] = {}
+        entries: dict[int, Number] = {}
         for i in size:
             for j in size:
-                kind = self.pattern[i][j]
-                if kind >= 0 and kind not in found:
+                class_number = self.pattern[i][j]
+                if class_number >= 0 and class_number not in entries:
                     terms = [
                         product(self.pattern[i][k], entry(left, self.pattern[k][j]), self.pattern[k][j])
                         for k in size
@@ -290,12 +290,14 @@ class MatrixMaps(Composition):
                     ]
                     one = np.ones_like(like) if self.semiring.kind == "affine" else np.zeros_like(like)
                     terms = [one if term is None else term for term in terms]
-                    found[kind] = reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
+                    entries[class_number] = (
+                        reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
+                    )
         vector = []
         for i in size:
             terms = [product(self.pattern[i][j], left[stored + j]) for j in size if self.pattern[i][j] != ZERO]
             vector.append(reduce(plus, [*terms, right[stored + i]]))
-        return [*(found[kind] for kind in range(stored)), *vector]
+        return [*(entries[class_number] for class_number in range(stored)), *vector]
 
     def start(self, state: Numbers) -> list[Number]:
         return [*[np.zeros_like(state[0])] * self.stored, *state]
@@ -329,11 +331,11 @@ def rescale_product(left: Numbers, right: Numbers) -> tuple[Number, Number]:
     the steps: 0, 1 or -1. They are -2 for 0, infinities and NaN, whose exponents mean nothing and would add up.
     """
     factor = left[0] * right[0]
-    kind, shift, bias = float_format(factor)
+    word_type, shift, bias = float_format(factor)
     power = int(np.log2(powers(factor.dtype)[0]))
-    bits = factor.view(kind)
+    bits = factor.view(word_type)
     step = shift + power.bit_length() - 1  # of the bits, where the number changes by the unit
-    least = np.full_like(bits, kind((bias - power // 2) << (shift + 1)))
+    least = np.full_like(bits, word_type((bias - power // 2) << (shift + 1)))
     steps = ((bits << np.full_like(bits, 1)) - least) >> np.full_like(bits, step + 1)
     special = steps == np.full_like(steps, -2)
     scaled = (bits - (steps << np.full_like(steps, step))).view(factor.dtype)
@@ -378,9 +380,9 @@ def split_number(number: Number) -> tuple[Number, Number]:
 
     The exponent of 0, of subnormal numbers, infinities and NaN is 0, and they are the factors themselves.
     """
-    kind, shift, bias = float_format(number)
-    one, mask = np.ones_like(number).view(kind), 2 * bias + 1
-    bits = number.view(kind)
+    word_type, shift, bias = float_format(number)
+    one, mask = np.ones_like(number).view(word_type), 2 * bias + 1
+    bits = number.view(word_type)
     field = (bits >> np.full_like(bits, shift)) & np.full_like(bits, mask)
     special = (field == np.zeros_like(field)) | (field == np.full_like(field, mask))
     sign_and_fraction = bits & np.full_like(bits, ~(mask << shift))
@@ -492,38 +494,39 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     """
     part, forms = semiring.part, Forms(semiring)
     graph = semiring.graph
-    found = [forms.of(node) for node in part.results]
-    constants = {form.constant.index if form.constant is not None else -1 for form in found}
+    forms_of_results = [forms.of(node) for node in part.results]
+    constants = {form.constant.index if form.constant is not None else -1 for form in forms_of_results}
     if len(constants) > 1:
-        shared: Node | None = found[0].constant
-        for form in found[1:]:
-            shared = both(graph, shared, form.constant)
-        found = [forms.mask(form) for form in found]
-        found = [replace(form, constant=shared, value=form.shift) for form in found]
-    size = range(len(found))
-    entries = [[form.weights.get(place) for place in size] for form in found]
+        constant: Node | None = forms_of_results[0].constant
+        for form in forms_of_results[1:]:
+            constant = both(graph, constant, form.constant)
+        forms_of_results = [forms.mask(form) for form in forms_of_results]
+        forms_of_results = [replace(form, constant=constant, value=form.shift) for form in forms_of_results]
+    size = range(len(forms_of_results))
+    entries = [[form.weights.get(column) for column in size] for form in forms_of_results]
     keys = [["0" if e is None else "1" if e is ONE else e.index for e in row] for row in entries]
     pattern = pattern_of(keys, "0", "1")
     like = semiring.number(part.states[0])
-    if scales and like.scalar.kind == "float" and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
-        return _derive_scaled_stage(forms, found[0])
-    whole = [forms.whole_shift(form) for form in found]
+    if scales and like.scalar.kind == "float" and len(forms_of_results) == 1 and pattern[0][0] not in (ZERO, ONE):
+        return _derive_scaled_stage(forms, forms_of_results[0])
+    whole = [forms.whole_shift(form) for form in forms_of_results]
     shifts = [semiring.zero(like) if shift is None else shift for shift in whole]
     stored: dict[int, Node] = {}
-    for row, kinds in zip(entries, pattern, strict=True):
-        for entry, kind in zip(row, kinds, strict=True):
-            if kind >= 0:
+    for row, classes in zip(entries, pattern, strict=True):
+        for entry, class_number in zip(row, classes, strict=True):
+            if class_number >= 0:
                 stored.setdefault(
-                    kind, semiring.zero(like) if entry is None else semiring.one(like) if entry is ONE else entry
+                    class_number,
+                    semiring.zero(like) if entry is None else semiring.one(like) if entry is ONE else entry,
                 )
-    matrix = [stored[kind] for kind in range(len(stored))]
+    matrix = [stored[class_number] for class_number in range(len(stored))]
     wide_numbers = tuple(semiring.calculus.wide(node) for node in (*matrix, *shifts))
     sparse: frozenset[int] = frozenset()
     if like.scalar.kind == "float" and semiring.kind != "max-times":
-        sparse = _sparse_classes(pattern, [[forms.may_be_absent(each) for each in row] for row in entries], entries)
+        sparse = _sparse_classes(pattern, [[forms.may_be_absent(weight) for weight in row] for row in entries], entries)
     composition = MatrixMaps(type(semiring), pattern, sparse)
-    law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
-    return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
+    law = semiring.law if len(forms_of_results) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
+    return Stage(semiring.kind, law, part.places, wide_numbers, forms_of_results[0].constant, composition)
 
 
 def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
@@ -551,12 +554,12 @@ def _sparse_classes(
     pattern: Pattern, absent: Sequence[Sequence[bool]], entries: Sequence[Sequence[object]]
 ) -> frozenset[int]:
     """Return the classes of the entries that are absent in some products of matrices, and present in others."""
-    there = np.array([[entry is not None for entry in row] for row in entries])
+    present = np.array([[entry is not None for entry in row] for row in entries])
     sure = ~np.array(absent)
-    some, every = there, sure
-    met, always = there.copy(), sure.copy()
+    some, every = present, sure
+    met, always = present.copy(), sure.copy()
     for _ in range(_MAX_POWERS):
-        some, every = some @ there, every @ sure
+        some, every = some @ present, every @ sure
         met, always = met | some, always & every
     return frozenset(pattern[i][j] for i, j in zip(*np.nonzero(met & ~always), strict=True) if pattern[i][j] >= 0)
 

@@ -106,7 +106,7 @@ class _Moves(NodeForms[_Moved]):
         if node.op == "right_shift" and node.scalar.kind == "signed":
             raise LeavesClassError(node, "fills in copies of the sign")
         form, amount = self.of(node.args[0]), node.args[1]
-        mask, value = (self.graph.apply(node.op, (each, amount), node.scalar) for each in (form.mask, form.value))
+        mask, value = (self.graph.apply(node.op, (number, amount), node.scalar) for number in (form.mask, form.value))
         places = self.graph.cast(amount, INT32)
         op = "add" if node.op == "left_shift" else "subtract"
         return _Moved(self.graph.apply(op, (form.places, places), INT32), mask, value)

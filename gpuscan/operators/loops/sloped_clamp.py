@@ -116,7 +116,7 @@ class SlopedClamps(Composition):
         return value
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
+        first, then = (dict(zip(self.names, numbers, strict=True)) for numbers in (left, right))
         # The line: both terms of the sum, with the larger of their exponents.
         turned, alone = np.clip(first["exponent"] + then["exponent"], -_MAX_EXPONENT, _MAX_EXPONENT), then["exponent"]
         size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(_finite(first["b"])))
@@ -127,13 +127,13 @@ class SlopedClamps(Composition):
         # A line at an infinity on the side of a bound is at that bound, whatever is added to it later.
         at_bound, flat = is_beyond(first["b"], self.low, self.high), then["a"] == np.zeros_like(then["a"])
         b = np.where(at_bound, np.where(flat, own, b), b + own)
-        found = scale_line(factor * first["a"], b, exponent)
+        line = scale_line(factor * first["a"], b, exponent)
         is_constant = first["a"] == np.zeros_like(first["a"])
         bounds = [self._apply(first[name], then, is_constant) for name in self.names[3:]]
         if self.falls:
             falls = then["a"] < np.zeros_like(then["a"])
             bounds = [np.where(falls, bounds[1 - n], bounds[n]) for n in (0, 1)]
-        return found + bounds
+        return line + bounds
 
     def start(self, state: Numbers) -> list[Number]:
         (value,) = state
@@ -255,7 +255,7 @@ class _Clamps(NodeForms[_Clamp]):
         """Return the map followed by a bound from below or from above, which also bounds the other numbers."""
         name = "maximum" if below else "minimum"
         low, high, value = (
-            each and self.calculus.call(name, each, limit) for each in (clamp.low, clamp.high, clamp.value)
+            number and self.calculus.call(name, number, limit) for number in (clamp.low, clamp.high, clamp.value)
         )
         if below:
             low = low or limit
@@ -312,23 +312,23 @@ def derive(part: Part) -> Stage:
     if len(part.places) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
     clamps, graph = _Clamps(part), part.graph
-    found = clamps.of(part.results[0])
-    if not found.bounded or (clamps.chooses and (clamps.keeps or (found.low and found.high))):
+    clamp = clamps.of(part.results[0])
+    if not clamp.bounded or (clamps.chooses and (clamps.keeps or (clamp.low and clamp.high))):
         raise LeavesClassError(part.results[0], rank=-1)
-    falls = not is_nonnegative(found.slope)
+    falls = not is_nonnegative(clamp.slope)
     if falls and clamps.chooses:
         raise LeavesClassError(part.results[0], rank=-1)
-    low, high = found.low, found.high
+    low, high = clamp.low, clamp.high
     if falls:
-        low, high = clamps.both_bounds(found)
-    if found.constant is not None and found.value is not None:
-        low, high = (bound and graph.select(found.constant, found.value, bound) for bound in (low, high))
+        low, high = clamps.both_bounds(clamp)
+    if clamp.constant is not None and clamp.value is not None:
+        low, high = (bound and graph.select(clamp.constant, clamp.value, bound) for bound in (low, high))
     exponent = graph.constant(0, INT32)
-    line = compute_nodes(graph, scale_line, found.slope, found.shift, exponent)
+    line = compute_nodes(graph, scale_line, clamp.slope, clamp.shift, exponent)
     bounds = tuple(bound for bound in (low, high) if bound is not None)
     law = "h[t] = a h[t-1] + b"
-    law = law if found.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")
-    if found.high is not None:
+    law = law if clamp.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")
+    if clamp.high is not None:
         law = f"h[t] = min({law.removeprefix('h[t] = ')}, high)"
     composition = SlopedClamps(low is not None, high is not None, falls, clamps.chooses)
-    return Stage("clamp", law, part.places, (*line, *bounds), found.constant, composition)
+    return Stage("clamp", law, part.places, (*line, *bounds), clamp.constant, composition)

@@ -62,12 +62,12 @@ class Part:
     @cached_property
     def states(self) -> list[Node]:
         """The old numbers."""
-        return [self.step.states[place] for place in self.places]
+        return [self.step.states[index] for index in self.places]
 
     @cached_property
     def results(self) -> list[Node]:
         """The new numbers, in operations that the classes know."""
-        return canonical.rewrite(self.graph, [self.step.results[place] for place in self.places], self.states)
+        return canonical.rewrite(self.graph, [self.step.results[index] for index in self.places], self.states)
 
     @cached_property
     def varying(self) -> set[int]:
@@ -89,8 +89,10 @@ class Part:
         """Return what a part of one number gives for an old number of this value."""
         (state,), (result,) = self.states, self.results
         inputs = {node: node for node in reachable([result]) if node.op == "input"}
-        (found,) = copy_nodes([result], self.graph, inputs | {state: self.graph.constant(value, state.scalar)})
-        return found
+        (result_of_value,) = copy_nodes(
+            [result], self.graph, inputs | {state: self.graph.constant(value, state.scalar)}
+        )
+        return result_of_value
 
 
 class NodeForms(ABC, Generic[F]):
@@ -111,28 +113,28 @@ class NodeForms(ABC, Generic[F]):
         Raises:
             LeavesClassError: it has none.
         """
-        for each in self._waiting(node):
+        for dependency in self._waiting(node):
             # Arguments first, so that a long chain of operations takes no deep recursion. Not all of them need a form.
             try:
-                self._known[each.index] = self._derive(each)
+                self._known[dependency.index] = self._derive(dependency)
             except LeavesClassError as error:
-                self._refused[each.index] = error
+                self._refused[dependency.index] = error
         if node.index in self._refused:
             raise self._refused[node.index]
         return self._known[node.index]
 
     def _waiting(self, node: Node) -> list[Node]:
         """Return a node and the arguments behind it that vary and have no form yet, each after its own arguments."""
-        found: dict[int, Node] = {}
+        nodes: dict[int, Node] = {}
         waiting = [(node, False)]
         while waiting:
-            each, is_ready = waiting.pop()
+            current, is_ready = waiting.pop()
             if is_ready:
-                found.setdefault(each.index, each)
-            elif not any(each.index in known for known in (self._known, self._refused, found)):
-                waiting.append((each, True))
-                waiting.extend((arg, False) for arg in reversed(each.args) if self.part.varies(arg))
-        return list(found.values())
+                nodes.setdefault(current.index, current)
+            elif not any(current.index in known for known in (self._known, self._refused, nodes)):
+                waiting.append((current, True))
+                waiting.extend((arg, False) for arg in reversed(current.args) if self.part.varies(arg))
+        return list(nodes.values())
 
     @abstractmethod
     def _derive(self, node: Node) -> F:
@@ -225,12 +227,12 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
         if width == 1:
             left, right = (left,), (right,)
         numbers = composition.combine(left[:count], right[:count])
-        found = []
+        flags = []
         if flagged:
             constant = right[count]
             numbers = [np.where(constant, own, both) for own, both in zip(right[:count], numbers, strict=True)]
-            found = [left[count] | constant]
-        result = (*numbers, *found, *right[count + flagged :])
+            flags = [left[count] | constant]
+        result = (*numbers, *flags, *right[count + flagged :])
         return result if width > 1 else result[0]
 
     return Operator("loop", combine)
@@ -256,7 +258,7 @@ def loses_infinities(part: Part, constant: Node | None) -> bool:
         places = {node: graph.constant(other, node.scalar) for node, other in others.items()}
         return copy_nodes(wanted, graph, {**places, state: graph.constant(value, state.scalar)})
 
-    found = 0
+    nan_trials = 0
     for trial in range(_TRIALS):
         others = {
             node: rng.lognormal() if node.scalar.kind in ("float", "complex") else rng.integers(2) for node in inputs
@@ -267,8 +269,8 @@ def loses_infinities(part: Part, constant: Node | None) -> bool:
             continue
         if not number.reveal(is_nan):
             return False
-        found += 1
-    return found > 0
+        nan_trials += 1
+    return nan_trials > 0
 
 
 # ----- NumPy code on nodes
@@ -282,8 +284,8 @@ def trace_node(graph: Graph, node: Node) -> Traced:
 
 def compute_nodes(graph: Graph, function: Callable[..., Any], *nodes: Node) -> list[Node]:
     """Return the nodes of what a function of NumPy code gives for these numbers: one number or several."""
-    found = function(*(trace_node(graph, node) for node in nodes))
-    return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
+    results = function(*(trace_node(graph, node) for node in nodes))
+    return [result.nodes[()] for result in (results if isinstance(results, (tuple, list)) else [results])]
 
 
 def float_format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:

@@ -66,11 +66,11 @@ class Step:
         """The name of each number of the carry for messages."""
         if self.carry.single and not self.carry.fields[0].shape:
             return ["carry"]
-        found = []
+        names = []
         for path, field in zip(self.carry.structure.paths(), self.carry.fields, strict=True):
             name = "carry" + "".join(f"[{key!r}]" for key in path)
-            found += [name + "".join(f"[{i}]" for i in at) for at in np.ndindex(field.shape)]
-        return found
+            names += [name + "".join(f"[{i}]" for i in at) for at in np.ndindex(field.shape)]
+        return names
 
     def key(self) -> tuple[Any, ...]:
         """Return what is equal for steps that compute the same."""
@@ -117,8 +117,8 @@ def trace_step(
     states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
     returned, rest, alone = _split(structure, value, name, function)
     results: list[Node] = []
-    for place, (leaf, field) in enumerate(zip(structure.flatten(returned), carry.fields, strict=True)):
-        results += _carry_nodes(graph, leaf, field, place, name, function)
+    for position, (leaf, field) in enumerate(zip(structure.flatten(returned), carry.fields, strict=True)):
+        results += _carry_nodes(graph, leaf, field, position, name, function)
     output, outputs = None, []
     if alone:
         output, outputs = carry, list(results)
@@ -146,7 +146,7 @@ def keeps_weak(
     @functools.wraps(function, updated=())
     def starting(state: object, x: object) -> object:
         leaves = zip(structure.flatten(state), weak, strict=True)
-        numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=each or leaf.weak) for leaf, each in leaves]
+        numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=is_weak or leaf.weak) for leaf, is_weak in leaves]
         return _join_values(function(structure.build_bundle(numbers), x))
 
     name = name_of(function)
@@ -161,9 +161,9 @@ def keeps_weak(
 def _join_values(value: object) -> Any:
     """Return a value with arrays of traced numbers as traced values."""
     if isinstance(value, dict):
-        return {key: _join_values(each) for key, each in value.items()}
+        return {key: _join_values(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
-        parts = [_join_values(each) for each in value]
+        parts = [_join_values(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return join_numbers(value)
 
@@ -179,7 +179,7 @@ def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...
 def _same(structure: Structure, other: Structure) -> bool:
     """Return True if two structures are the same where lists count as tuples."""
     kinds = {"list": "tuple", "record": "dict"}
-    one, two = (kinds.get(each.kind, each.kind) for each in (structure, other))
+    one, two = (kinds.get(either.kind, either.kind) for either in (structure, other))
     if one != two or len(structure.children) != len(other.children) or structure.factory is not other.factory:
         return False
     if one == "dict":
@@ -187,7 +187,7 @@ def _same(structure: Structure, other: Structure) -> bool:
             return False
         order = [other.keys.index(key) for key in structure.keys]
         return all(_same(child, other.children[i]) for child, i in zip(structure.children, order, strict=True))
-    return all(_same(*each) for each in zip(structure.children, other.children, strict=True))
+    return all(_same(*pair) for pair in zip(structure.children, other.children, strict=True))
 
 
 def _structure(value: object) -> Structure:
@@ -223,10 +223,10 @@ def _describe_structure(structure: Structure) -> str:
 
 
 def _carry_nodes(
-    graph: Graph, leaf: object, field: Field, place: int, name: str, function: Callable[..., object]
+    graph: Graph, leaf: object, field: Field, position: int, name: str, function: Callable[..., object]
 ) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
-    shown = f"carry number {place} that {name} returns"
+    shown = f"carry number {position} that {name} returns"
     leaf = join_numbers(leaf)
     if not isinstance(leaf, Traced):
         scalar = field.scalar
@@ -279,24 +279,24 @@ def _fits(scalar: Scalar, field: Scalar) -> bool:
 def _output(graph: Graph, value: object, name: str, function: Callable[..., object]) -> tuple[Element, list[Node]]:
     """Return the element of y, and its nodes."""
     structure, leaves = structure_of(value)
-    found: list[Traced] = []
+    traced: list[Traced] = []
     for leaf in map(join_numbers, leaves):
         given = reveal(leaf)
         if isinstance(leaf, Traced):
-            found.append(leaf)
+            traced.append(leaf)
         elif is_weak(leaf):
-            kind = {int: np.int32, float: np.float32, complex: np.complex64}[type(given)]
-            found.append(constant(graph, leaf, scalar_of(np.dtype(kind))))
+            number_type = {int: np.int32, float: np.float32, complex: np.complex64}[type(given)]
+            traced.append(constant(graph, leaf, scalar_of(np.dtype(number_type))))
         elif isinstance(given, (bool, np.generic, np.ndarray)):
-            found.append(constant(graph, given, find_scalar(np.asarray(given).dtype)))
+            traced.append(constant(graph, given, find_scalar(np.asarray(given).dtype)))
         else:
             raise OperatorError(
                 f"{name} returns {given!r} as y, which is no number; return numbers, or None for no y"
                 + quote_definition(function)
             )
     names = field_names(structure)
-    fields = tuple(Field(label, leaf.scalar, tuple(leaf.shape)) for label, leaf in zip(names, found, strict=True))
-    return Element(fields, structure), [node for leaf in found for node in leaf.nodes.ravel()]
+    fields = tuple(Field(label, leaf.scalar, tuple(leaf.shape)) for label, leaf in zip(names, traced, strict=True))
+    return Element(fields, structure), [node for leaf in traced for node in leaf.nodes.ravel()]
 
 
 # ----- Dependencies
@@ -304,11 +304,11 @@ def _output(graph: Graph, value: object, name: str, function: Callable[..., obje
 
 def nodes_on(nodes: Sequence[Node], inputs: set[int]) -> set[int]:
     """Return the indices of the nodes that the given ones need and that depend on inputs with these indices."""
-    found = set(inputs)
+    indices = set(inputs)
     for node in reachable(nodes):
-        if any(arg.index in found for arg in node.args):
-            found.add(node.index)
-    return found
+        if any(arg.index in indices for arg in node.args):
+            indices.add(node.index)
+    return indices
 
 
 # ----- Tables
@@ -344,10 +344,10 @@ def _look_up(table: np.ndarray[Any, Any], parts: tuple[Any, ...]) -> Any:
     elif not rest and table.ndim == 1 and _is_linear(table):
         return _sum_bits(table, index)
     entries = [_look_up(entry, rest) if rest else _constant(index, entry) for entry in table]
-    found = entries[-1]
-    for place in reversed(range(len(entries) - 1)):
-        found = np.where(index == place, entries[place], found)
-    return found
+    entry_at_index = entries[-1]
+    for position in reversed(range(len(entries) - 1)):
+        entry_at_index = np.where(index == position, entries[position], entry_at_index)
+    return entry_at_index
 
 
 def _least(index: Traced) -> int | None:
@@ -377,30 +377,30 @@ def _by_bits(columns: list[Any], places: np.ndarray[Any, Any]) -> list[Any]:
 
 def _sum_bits(table: np.ndarray[Any, Any], index: Traced) -> Any:
     """Return the entry of a table that is linear in the bits of the index."""
-    found: Any = _constant(index, table[0])
+    entry: Any = _constant(index, table[0])
     for bit in range(len(table).bit_length() - 1):
         is_set = (index >> bit) & 1
-        found = found ^ np.where(is_set, _constant(index, table[1 << bit] ^ table[0]), table.dtype.type(0))
-    return found
+        entry = entry ^ np.where(is_set, _constant(index, table[1 << bit] ^ table[0]), table.dtype.type(0))
+    return entry
 
 
 def _with_tables(function: Callable[..., object]) -> Callable[..., object] | None:
     """Return a function with tables in the place of the arrays that it closes over; None if it closes over none."""
-    found = 0
+    table_count = 0
 
     def replace(value: Any) -> Any:
-        nonlocal found
+        nonlocal table_count
         if type(value) is np.ndarray and value.dtype.kind in "buif":
-            found += 1
+            table_count += 1
             return value.view(Table)
         return again(value) if type(value) is FunctionType and value.__closure__ else value
 
     def again(given: FunctionType) -> FunctionType:
         names = given.__code__.co_names
-        known = {name: replace(given.__globals__[name]) for name in names if name in given.__globals__}
+        replacements = {name: replace(given.__globals__[name]) for name in names if name in given.__globals__}
         cells = tuple(CellType(replace(cell.cell_contents)) for cell in given.__closure__ or ())
         defaults = None if given.__defaults__ is None else tuple(map(replace, given.__defaults__))
-        made = FunctionType(given.__code__, {**given.__globals__, **known}, given.__name__, defaults, cells)
+        made = FunctionType(given.__code__, {**given.__globals__, **replacements}, given.__name__, defaults, cells)
         made.__kwdefaults__ = given.__kwdefaults__ and {key: replace(v) for key, v in given.__kwdefaults__.items()}
         made.__qualname__ = given.__qualname__
         return made
@@ -408,4 +408,4 @@ def _with_tables(function: Callable[..., object]) -> Callable[..., object] | Non
     if type(function) is not FunctionType:
         return None
     made = again(function)
-    return made if found else None
+    return made if table_count else None

@@ -121,9 +121,9 @@ class ClampMaps(Composition):
 
     def _clamp_number(self, name: str, number: Any, numbers: Mapping[str, Any]) -> Any:
         if self.bound:
-            wide = {each: found.astype(np.int64) for each, found in numbers.items()}
-            found = replace(self, bound="")._clamp_number(name, number.astype(np.int64), wide)
-            return found.astype(self.bound)
+            wide = {key: value.astype(np.int64) for key, value in numbers.items()}
+            value = replace(self, bound="")._clamp_number(name, number.astype(np.int64), wide)
+            return value.astype(self.bound)
         if self.shifts:
             total = self._sum(number, numbers["a"])
             if self.lacks:
@@ -135,12 +135,12 @@ class ClampMaps(Composition):
 
     @property
     def names(self) -> list[str]:
-        return [name for name, there in (("a", self.shifts), ("low", self.low), ("high", self.high)) if there]
+        return [name for name, is_present in (("a", self.shifts), ("low", self.low), ("high", self.high)) if is_present]
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
-        found = [self._add_increments(first["a"], then["a"])] if self.shifts else []
-        return found + [self._clamp_number(name, first[name], then) for name in self.names if name != "a"]
+        first, then = (dict(zip(self.names, numbers, strict=True)) for numbers in (left, right))
+        increments = [self._add_increments(first["a"], then["a"])] if self.shifts else []
+        return increments + [self._clamp_number(name, first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.zeros_like(state[0]) if name == "a" else state[0] for name in self.names]
@@ -204,18 +204,18 @@ class _Clamps(NodeForms[_Clamp]):
             return self._shift_clamp(self.of(args[0]), self._negative(self.number(args[1])))
         if op in ("add", "subtract"):
             sign = 1 if op == "add" else -1
-            found = self._plus(args[0], sign, args[1]) or (self._plus(args[1], 1, args[0]) if sign == 1 else None)
-            if found is not None:
+            clamp = self._plus(args[0], sign, args[1]) or (self._plus(args[1], 1, args[0]) if sign == 1 else None)
+            if clamp is not None:
                 self.cancels = True
-                return found
+                return clamp
             raise LeavesClassError(node)
         for name, bound in (("maximum", "low"), ("minimum", "high")):
             if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
                 limit, state = args if part.varies(args[1]) else args[::-1]
-                found = self.of(state)
+                clamp = self.of(state)
                 if op == name:
-                    return self._apply_bound(found, bound, self.number(limit))
-                return self._apply_bound_over_nan(found, bound, self.number(limit))
+                    return self._apply_bound(clamp, bound, self.number(limit))
+                return self._apply_bound_over_nan(clamp, bound, self.number(limit))
         name, first, second = chosen_extremum(node) or ("", node, node)
         if name and not (part.varies(first) and part.varies(second)):
             return self._chosen_bound(first, second, "low" if name == "maximum" else "high")
@@ -253,9 +253,9 @@ class _Clamps(NodeForms[_Clamp]):
         is ``min(s + x, lid)``.
         """
         # Amounts that are in both cancel as part of the state, so that infinite ones are not subtracted.
-        found = self._plus_offset(state, None, sign, node)
-        if found is not None:
-            return found
+        clamp = self._plus_offset(state, None, sign, node)
+        if clamp is not None:
+            return clamp
         base, own, amount = self._offset(state)
         return self._plus_offset(base, amount, sign, node) if own > 0 else None
 
@@ -296,7 +296,7 @@ class _Clamps(NodeForms[_Clamp]):
         if (clamp.low or clamp.high) and (clamp.shift is None or clamp.shift.is_constant):
             # An infinity that is added after the bounds does not meet the state itself.
             self.lacks |= not amount.is_constant
-        low, high, value = (each and self._sum(each, amount) for each in (clamp.low, clamp.high, clamp.value))
+        low, high, value = (number and self._sum(number, amount) for number in (clamp.low, clamp.high, clamp.value))
         return replace(clamp, shift=self._sum(clamp.shift, amount), low=low, high=high, value=value)
 
     def _apply_bound(self, clamp: _Clamp, bound: str, limit: Node, nan: str = "keep") -> _Clamp:
@@ -304,8 +304,8 @@ class _Clamps(NodeForms[_Clamp]):
         self.nan.add(nan)
         function = (_MAXIMUM if bound == "low" else _MINIMUM)[nan]
         low, high, value = (
-            each and compute_nodes(self.graph, function, each, limit)[0]
-            for each in (clamp.low, clamp.high, clamp.value)
+            number and compute_nodes(self.graph, function, number, limit)[0]
+            for number in (clamp.low, clamp.high, clamp.value)
         )
         if bound == "low":
             low = low or limit
@@ -317,13 +317,13 @@ class _Clamps(NodeForms[_Clamp]):
         """Return the clamp followed by np.fmax or np.fmin with a limit."""
         graph = self.graph
         self.skips.append(limit)
-        found = self._apply_bound(clamp, bound, limit, "skip")
+        bounded = self._apply_bound(clamp, bound, limit, "skip")
         if clamp.shift is None or self.scalar.kind != "float":
-            return found
+            return bounded
         # A sum with NaN is the limit, whatever the state is.
         constant = either(graph, clamp.constant, graph.apply("isnan", (clamp.shift,), BOOL))
-        value = limit if clamp.constant is None else graph.select(clamp.constant, found.value or limit, limit)
-        return replace(found, constant=constant, value=value)
+        value = limit if clamp.constant is None else graph.select(clamp.constant, bounded.value or limit, limit)
+        return replace(bounded, constant=constant, value=value)
 
     def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
         """Return the clamp of ``np.where(first > second, first, second)``, where one of them depends on the state."""
@@ -344,9 +344,9 @@ class _Clamps(NodeForms[_Clamp]):
         constant = either(graph, clamp.constant, graph.apply("isnan", (limit,), BOOL))
         if clamp.shift is not None:
             constant = either(graph, constant, graph.apply("isnan", (clamp.shift,), BOOL))
-        found = self._apply_bound(clamp, bound, limit, "choose")
-        value = limit if clamp.constant is None else graph.select(clamp.constant, found.value or limit, limit)
-        return replace(found, constant=constant, value=value)
+        bounded = self._apply_bound(clamp, bound, limit, "choose")
+        value = limit if clamp.constant is None else graph.select(clamp.constant, bounded.value or limit, limit)
+        return replace(bounded, constant=constant, value=value)
 
     def _cast(self, node: Node) -> _Clamp:
         (arg,) = node.args
@@ -405,40 +405,44 @@ def derive(part: Part) -> Stage:
     if len(part.places) > 1:
         return _of_several(part)
     clamps = _Clamps(part)
-    found = clamps.of(part.results[0])
+    clamp = clamps.of(part.results[0])
     if clamps.cancels and clamps.scalar.kind == "float":
-        found = _keep_nan(part, found)
-    low, high = clamps.bounds(found)
+        clamp = _keep_nan(part, clamp)
+    low, high = clamps.bounds(clamp)
     bounds = low is not None, high is not None
     chooses = "choose" in clamps.nan
     if (
         not any(bounds)
         or len(clamps.nan) > 1
         or (chooses and all(bounds))
-        or (clamps.nan - {"keep"} and found.is_constant)
+        or (clamps.nan - {"keep"} and clamp.is_constant)
     ):
         raise LeavesClassError(part.results[0], rank=-1)
     nan = next(iter(clamps.nan), "keep")
-    if clamps.skips and clamps.scalar.kind == "float" and (found.shift is not None or all(bounds)):
+    if clamps.skips and clamps.scalar.kind == "float" and (clamp.shift is not None or all(bounds)):
         varies = next((limit for limit in clamps.skips if not limit.is_constant or limit.reveal(is_nan)), None)
         if varies is not None:
             raise LeavesClassError(part.results[0], "passes over NaN of a limit after a sum or another limit", rank=1)
     kind = _KINDS[bounds]
     law = _LAWS[kind]
-    if found.shift is None:
+    if clamp.shift is None:
         law = law.replace("h[t-1] + a", "h[t-1]")
         kind = "extremum" if kind != "clamp" else kind
     bound = part.states[0].scalar if part.states[0].scalar.bits == 32 else INT32
-    if clamps.scalar.kind == "float" or found.shift is None or not all(_fits(each, bound) for each in (low, high)):
+    if (
+        clamps.scalar.kind == "float"
+        or clamp.shift is None
+        or not all(_fits(bound_of_clamp, bound) for bound_of_clamp in (low, high))
+    ):
         bound = clamps.scalar
-    low, high = (each and part.graph.cast(each, bound) for each in (low, high))
-    numbers = tuple(node for node in (found.shift, low, high) if node is not None)
+    low, high = (bound_of_clamp and part.graph.cast(bound_of_clamp, bound) for bound_of_clamp in (low, high))
+    numbers = tuple(node for node in (clamp.shift, low, high) if node is not None)
     saturates = part.states[0].scalar.bits == 64
     lacks = clamps.lacks and clamps.scalar.kind == "float"
     maps = ClampMaps(
-        found.shift is not None, *bounds, nan, saturates, lacks, "" if bound == clamps.scalar else bound.name
+        clamp.shift is not None, *bounds, nan, saturates, lacks, "" if bound == clamps.scalar else bound.name
     )
-    return Stage(kind, law, part.places, numbers, found.constant, maps)
+    return Stage(kind, law, part.places, numbers, clamp.constant, maps)
 
 
 def _fits(bound: Node | None, scalar: Scalar) -> bool:
@@ -451,7 +455,7 @@ def _fits(bound: Node | None, scalar: Scalar) -> bool:
     if bound.op == "cast":
         return np.can_cast(bound.args[0].scalar.dtype, scalar.dtype, "safe")
     chosen = bound.args[-2:] if bound.op in ("maximum", "minimum", "select") else ()
-    return bool(chosen) and all(_fits(each, scalar) for each in chosen)
+    return bool(chosen) and all(_fits(number, scalar) for number in chosen)
 
 
 def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:

@@ -151,11 +151,11 @@ def show(
     if json_path is not None:
         record = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
         if len(devices) > 1:
-            record["devices"] = [each.capabilities.summary for each in devices]
+            record["devices"] = [device.capabilities.summary for device in devices]
         write_text(json_path, json.dumps(record, indent=1) + "\n")
     if json_path != STDOUT:
-        for each in devices:
-            click.echo(f"{each.capabilities.summary}, {each.capabilities.driver}")
+        for device in devices:
+            click.echo(f"{device.capabilities.summary}, {device.capabilities.driver}")
         table_console().print(*tables(measurements), *(calls_table(calls) if calls else []), sep="\n")
     if plot is not None:
         try:
@@ -253,8 +253,10 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
         x = np.arange(size, dtype=np.uint32)
         out, wanted = np.empty_like(x), np.cumsum(x, dtype=np.uint32)
         for count in range(1, len(devices) + 1):
-            team = list(devices[:count])
-            timed = _time(OURS, f"scan(NumPy array, out=…), {count} devices", size, partial(_scan_on, team, x, out))
+            first_devices = list(devices[:count])
+            timed = _time(
+                OURS, f"scan(NumPy array, out=…), {count} devices", size, partial(_scan_on, first_devices, x, out)
+            )
             times.append(replace(timed, right=np.array_equal(out, wanted)))
     for size in sizes or on_devices:
         x = np.arange(size, dtype=np.uint32)
@@ -294,13 +296,13 @@ def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
     table.add_column("call", overflow="fold")
     table.add_column("µs", justify="right", no_wrap=True)
     table.add_column("least", justify="right", no_wrap=True)
-    missing = tabulate_reasons((each.library, each.note, f"{each.size:,}") for each in times if each.seconds is None)
-    for size, group in groupby([each for each in times if each.seconds is not None], key=lambda each: each.size):
+    missing = tabulate_reasons((call.library, call.note, f"{call.size:,}") for call in times if call.seconds is None)
+    for size, group in groupby([call for call in times if call.seconds is not None], key=lambda call: call.size):
         section = list(group)
-        for place, each in enumerate(section):
-            first, last = place == 0, place + 1 == len(section)
-            called = f"{each.library} {each.call}{'' if each.right else ', WRONG'}".strip()
-            microseconds = [f"{1e6 * value:,.1f}" for value in (each.seconds, each.least) if value is not None]
+        for row, call in enumerate(section):
+            first, last = row == 0, row + 1 == len(section)
+            called = f"{call.library} {call.call}{'' if call.right else ', WRONG'}".strip()
+            microseconds = [f"{1e6 * value:,.1f}" for value in (call.seconds, call.least) if value is not None]
             table.add_row(f"{size:,}" if first else "", called, *microseconds, end_section=last)
     return [table, missing]
 

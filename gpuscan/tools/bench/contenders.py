@@ -171,14 +171,14 @@ def measure(contender: Contender, case: ScanCase, inputs: Inputs) -> Measurement
 def run_suite(
     entrants: Iterable[tuple[ScanCase, Sequence[Contender]]],
     progress: Progress = lambda what: None,
-    each: Callable[[Measurement], None] = lambda measurement: None,
+    report: Callable[[Measurement], None] = lambda measurement: None,
 ) -> list[Measurement]:
     """Measure every contender on its case, one at a time.
 
     Args:
         entrants: the cases with their contenders, the copy first.
         progress: called with a line before each measurement.
-        each: called with each measurement.
+        report: called with each measurement.
     """
     measurements = []
     for case, contenders in entrants:
@@ -194,5 +194,5 @@ def run_suite(
             else:
                 outcome = measure(contender, case, inputs)
             measurements.append(outcome)
-            each(outcome)
+            report(outcome)
     return measurements

@@ -180,12 +180,12 @@ def torch_sampler(results: Callable[[], Sequence[Tensor]], dtype: AnyDType) -> S
     torch = need("torch")
 
     def sample(at: Array) -> list[Array]:
-        picked = []
+        samples = []
         for result in results():
             values = result.detach().reshape(-1)[torch.from_numpy(at).to(result.device)].cpu()
             values = values.view(torch.int16) if values.dtype == torch.bfloat16 else values
-            picked.append(values.numpy().view(dtype))
-        return picked
+            samples.append(values.numpy().view(dtype))
+        return samples
 
     return sample
 
@@ -196,7 +196,7 @@ def torch_subject(run: Callable[[], object], sample: Sampler, close: Callable[[]
     note = f"PyTorch {torch.__version__}"
     if device == "cpu":
         return wrap_call(run, sample, f"{note}, CPU", close)
-    held = [torch.empty(HOLD_BYTES, dtype=torch.uint8, device=device) for _ in range(2)]
+    buffers = [torch.empty(HOLD_BYTES, dtype=torch.uint8, device=device) for _ in range(2)]
 
     def record() -> Any:
         event = torch.cuda.Event(enable_timing=True)
@@ -205,10 +205,10 @@ def torch_subject(run: Callable[[], object], sample: Sampler, close: Callable[[]
 
     def seconds() -> float:
         wait = torch.cuda.synchronize
-        return time_queued(run, lambda: held[0].copy_(held[1]), record, lambda a, b: a.elapsed_time(b), wait)
+        return time_queued(run, lambda: buffers[0].copy_(buffers[1]), record, lambda a, b: a.elapsed_time(b), wait)
 
     def release() -> None:
-        held.clear()
+        buffers.clear()
         close()
         torch.cuda.empty_cache()
 
@@ -230,7 +230,7 @@ def _cupy_subject(case: ScanCase, inputs: Inputs) -> Subject:
     only(case.dtype.name != "bfloat16", "CuPy has no bfloat16")
     function = getattr(cupy, CUPY_FUNCTIONS[case.op])
     arrays = [cupy.asarray(inputs.arrays[0])]
-    held = list(cupy.empty((2, HOLD_BYTES), np.uint8))
+    buffers = list(cupy.empty((2, HOLD_BYTES), np.uint8))
 
     def run() -> None:
         if case.op == SORT:
@@ -245,11 +245,11 @@ def _cupy_subject(case: ScanCase, inputs: Inputs) -> Subject:
 
     def seconds() -> float:
         wait = cupy.cuda.get_current_stream().synchronize
-        return time_queued(run, lambda: cupy.copyto(held[0], held[1]), record, cupy.cuda.get_elapsed_time, wait)
+        return time_queued(run, lambda: cupy.copyto(buffers[0], buffers[1]), record, cupy.cuda.get_elapsed_time, wait)
 
     def close() -> None:
         arrays.clear()
-        held.clear()
+        buffers.clear()
         cupy.get_default_memory_pool().free_all_blocks()
 
     def sample(at: Array) -> list[Array]:

@@ -148,9 +148,9 @@ def tables(measurements: Sequence[Measurement]) -> list[RenderableType]:
     shown: list[RenderableType] = []
     for series, rows in by_series.items():
         timed = [m for m in rows if m.seconds is not None]
-        shared = _find_common_notes(timed)
-        shown.append(_tabulate_times(series, timed, measurements, shared))
-        shown += [Text(f"{library}: {note}", "dim") for library, note in shared.items()]
+        common_notes = _find_common_notes(timed)
+        shown.append(_tabulate_times(series, timed, measurements, common_notes))
+        shown += [Text(f"{library}: {note}", "dim") for library, note in common_notes.items()]
         if untimed := [m for m in rows if m.seconds is None]:
             triples = [(who(m), m.note, m.case.size) for m in untimed]
             shown.append(tabulate_reasons(triples, len({m.case for m in rows})))
@@ -163,11 +163,11 @@ def _find_common_notes(rows: Sequence[Measurement]) -> dict[str, str]:
     for m in rows:
         if m.library not in (OURS, COPY):
             notes_by_library.setdefault(m.library, set()).add(notes(m))
-    return {library: each for library, (each, *others) in notes_by_library.items() if each and not others}
+    return {library: note for library, (note, *others) in notes_by_library.items() if note and not others}
 
 
 def _tabulate_times(
-    series: str, rows: Sequence[Measurement], measurements: Sequence[Measurement], shared: Mapping[str, str]
+    series: str, rows: Sequence[Measurement], measurements: Sequence[Measurement], common_notes: Mapping[str, str]
 ) -> RenderableType:
     from rich import box
     from rich.table import Table
@@ -182,11 +182,11 @@ def _tabulate_times(
     table.add_column("note", min_width=12, overflow="fold")
     for case, group in groupby(rows, key=lambda m: m.case):
         section = sorted(group, key=lambda m: (m.library != COPY, m.seconds))  # the copy heads its section
-        for place, m in enumerate(section):
+        for row, m in enumerate(section):
             style = {OURS: "bold", COPY: "cyan"}.get(m.library, "")
-            note = "" if m.library in shared else notes(m)
-            cells = [case.size if place == 0 else "", who(m), *numbers(measurements, m), check_text(m), note]
-            table.add_row(*(Text(cell) for cell in cells), style=style, end_section=place == len(section) - 1)
+            note = "" if m.library in common_notes else notes(m)
+            cells = [case.size if row == 0 else "", who(m), *numbers(measurements, m), check_text(m), note]
+            table.add_row(*(Text(cell) for cell in cells), style=style, end_section=row == len(section) - 1)
     return table
 
 

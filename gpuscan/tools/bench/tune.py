@@ -84,7 +84,7 @@ def _tell(device: Device, done: str, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class TunedCase:
     """The fastest shape for one element and length.
 
     Attributes:
@@ -104,14 +104,14 @@ class Found:
     tried: int
 
 
-def search(device: Device, seconds: float, progress: Callable[[str], None] = lambda what: None) -> Iterator[Found]:
+def search(device: Device, seconds: float, progress: Callable[[str], None] = lambda what: None) -> Iterator[TunedCase]:
     """Yield the fastest shape for each representative element and length, in `seconds` overall."""
     end = time.perf_counter() + seconds
     cells = cases(device)
-    for place, (words, case) in enumerate(cells):
+    for index, (words, case) in enumerate(cells):
         now = time.perf_counter()
         progress(f"{case.series}, {case.size}")
-        yield _search_case(device, case, words, max(0.0, end - now) / (len(cells) - place))
+        yield _search_case(device, case, words, max(0.0, end - now) / (len(cells) - index))
 
 
 def cases(device: Device) -> list[tuple[int, ScanCase]]:
@@ -127,7 +127,7 @@ def cases(device: Device) -> list[tuple[int, ScanCase]]:
     return cases_by_words
 
 
-def collect_tuned(results: list[Found]) -> Tuned:
+def collect_tuned(results: list[TunedCase]) -> Tuned:
     """Return the mapping for the planner, with all lengths of each element for which a better shape was found."""
     changed = {f.words for f in results if f.best != f.default}
     return MappingProxyType({(f.words, f.case.length): f.best for f in results if f.words in changed})
@@ -174,7 +174,7 @@ class TiledScan:
         return bits == self._wanted
 
 
-def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> Found:
+def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> TunedCase:
     begin = time.perf_counter()
     quick = GpuTimer(device, QUICK_WARM_SECONDS, QUICK_REPEATS)
     final = GpuTimer(device, FINAL_WARM_SECONDS, FINAL_REPEATS)
@@ -196,10 +196,10 @@ def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> 
     best = min(long, key=long.__getitem__)
     if long[best] > WORTH * long[scan.default]:
         best = scan.default
-    return Found(case, words, scan.default, best, long[scan.default], long[best], len(times))
+    return TunedCase(case, words, scan.default, best, long[scan.default], long[best], len(times))
 
 
-def tuning_table(results: Sequence[Found]) -> RenderableType:
+def tuning_table(results: Sequence[TunedCase]) -> RenderableType:
     """Return the table of the shapes that a search found."""
     from rich import box
     from rich.table import Table

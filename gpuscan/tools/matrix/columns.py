@@ -62,7 +62,7 @@ class Column:
         version: the versions of gpuscan and of the package that provides WebGPU.
         date: the date of the run in ISO form.
         suite: ``"quick"``, ``"full"``, or the name of another suite, such as the exported page's.
-        cells: kind of feature (``"strategy"``, ``"element"``, …) -> feature -> its cell.
+        cells: category of feature (``"strategy"``, ``"element"``, …) -> feature -> its cell.
         failures: a description of each case that failed.
         cases: the cases that were run; empty in columns of browsers, which have cases of their own.
     """
@@ -84,8 +84,8 @@ class Column:
 
     @property
     def total(self) -> Cell:
-        """The cell of all cases. Each case counts once in every kind, so one kind is summed."""
-        cells = [cell for kind in list(self.cells.values())[:1] for cell in kind.values()]
+        """The cell of all cases. Each case counts once in every category, so one category is summed."""
+        cells = [cell for row in list(self.cells.values())[:1] for cell in row.values()]
         return Cell(sum(c.passed for c in cells), sum(c.run for c in cells), sum(c.refused for c in cells))
 
     @property
@@ -95,9 +95,9 @@ class Column:
     def plus(self, outcome: Outcome) -> Column:
         """Return the column with one more case."""
         case, cells, failures = outcome.case, dict(self.cells), self.failures
-        for kind, feature in case.features().items():
-            row = cells.get(kind, {})
-            cells[kind] = {**row, feature: row.get(feature, Cell()).plus(outcome)}
+        for category, feature in case.features().items():
+            row = cells.get(category, {})
+            cells[category] = {**row, feature: row.get(feature, Cell()).plus(outcome)}
         if outcome.status == "failed":
             failures += (f"{case}: {' '.join(outcome.detail.split())[:MAX_FAILURE_LENGTH]}",)
         return replace(self, cells=cells, failures=failures, cases=self.cases | {case})
@@ -220,8 +220,10 @@ def _cases_named(names: Mapping[str, str]) -> frozenset[Case]:
 
 def _column(data: dict[str, Any]) -> Column:
     cells = {
-        str(kind): {str(feature): Cell(**{name: int(n) for name, n in cell.items()}) for feature, cell in row.items()}
-        for kind, row in data["cells"].items()
+        str(category): {
+            str(feature): Cell(**{name: int(n) for name, n in cell.items()}) for feature, cell in row.items()
+        }
+        for category, row in data["cells"].items()
     }
     failures = tuple(str(failure) for failure in data["failures"])
     names = ("adapter", "driver", "implementation", "version", "date", "suite")
@@ -246,20 +248,20 @@ def merge_columns(columns: Iterable[Column]) -> list[Column]:
 
 
 def rows(columns: Sequence[Column]) -> list[tuple[str, str, list[Cell]]]:
-    """Return kind, feature and the columns' cells for each row, in the order of the suite; sizes in rising order."""
+    """Return category, feature and the columns' cells for each row, in the suite's order; sizes in rising order."""
     features: dict[tuple[str, str], None] = {}
     for column in columns:
-        for kind, row in column.cells.items():
-            features |= dict.fromkeys((kind, feature) for feature in row)
-    kinds = list(dict.fromkeys(kind for kind, _ in features))
+        for category, row in column.cells.items():
+            features |= dict.fromkeys((category, feature) for feature in row)
+    categories = list(dict.fromkeys(category for category, _ in features))
 
-    def place(feature: tuple[str, str]) -> tuple[int, int]:
+    def sort_key(feature: tuple[str, str]) -> tuple[int, int]:
         number = feature[1].replace(",", "")
-        return kinds.index(feature[0]), int(number) if feature[0] == "size" and number.isdecimal() else 0
+        return categories.index(feature[0]), int(number) if feature[0] == "size" and number.isdecimal() else 0
 
     return [
-        (kind, feature, [column.cells.get(kind, {}).get(feature, Cell()) for column in columns])
-        for kind, feature in sorted(features, key=place)
+        (category, feature, [column.cells.get(category, {}).get(feature, Cell()) for column in columns])
+        for category, feature in sorted(features, key=sort_key)
     ]
 
 
@@ -282,12 +284,12 @@ def table(columns: Sequence[Column]) -> list[RenderableType]:
     made.add_column("feature", no_wrap=True)
     for number in range(1, len(columns) + 1):
         made.add_column(str(number), justify="right", overflow="fold")
-    kind_before = ""
-    for kind, feature, cells in rows(columns):
-        if kind != kind_before:
+    category_before = ""
+    for category, feature, cells in rows(columns):
+        if category != category_before:
             made.add_section()
-            made.add_row(Text(kind, "bold italic"))
-            kind_before = kind
+            made.add_row(Text(category, "bold italic"))
+            category_before = category
         shown = [Text(cell.in_short, "bold red" if cell.passed < cell.run else "") for cell in cells]
         made.add_row(Text(f"  {feature}"), *shown)
     made.add_section()
@@ -312,11 +314,11 @@ def markdown(columns: Sequence[Column]) -> str:
     lines += [_about(number, column) for number, column in enumerate(columns, 1)]
     numbers = [str(number) for number in range(1, len(columns) + 1)]
     lines += ["", f"| | {' | '.join(numbers)} |", f"| --- |{' ---: |' * len(columns)}"]
-    kind_before = ""
-    for kind, feature, cells in rows(columns):
-        if kind != kind_before:
-            lines.append(f"| **{kind}** |{' |' * len(columns)}")
-            kind_before = kind
+    category_before = ""
+    for category, feature, cells in rows(columns):
+        if category != category_before:
+            lines.append(f"| **{category}** |{' |' * len(columns)}")
+            category_before = category
         shown = [f"**{cell}**" if cell.passed < cell.run else str(cell) for cell in cells]
         lines.append(f"| {feature} | {' | '.join(shown)} |")
     lines.append(f"| **all** | {' | '.join(f'**{column.total}**' for column in columns)} |")

@@ -135,7 +135,7 @@ def run_all(
                 progress.update(task, advance=1, failed=failed)
                 keep(column)
 
-            kind = "full" if not quick else "quick" if start is None else start.suite
-            return run_column(device, left, kind, count, start)
+            suite_name = "full" if not quick else "quick" if start is None else start.suite
+            return run_column(device, left, suite_name, count, start)
 
         return [column_of(device) for device in devices]

@@ -117,8 +117,8 @@ def _difference(result: Array, wanted: Array, tolerance: float) -> str | None:
         same |= near & np.isfinite(wanted)
     if same.all():
         return None
-    place = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"{int((~same).sum()):,} of {same.size:,} differ, first at {place}: {result[place]} for {wanted[place]}"
+    index = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"{int((~same).sum()):,} of {same.size:,} differ, first at {index}: {result[index]} for {wanted[index]}"
 
 
 # ----- Elements: the dtypes of the fields, and the axes that belong to the element
@@ -459,9 +459,9 @@ def suite(quick: bool = False) -> list[Case]:
             dict.fromkeys(Case(strategy, element, operator, layout, size) for strategy in ["auto", *strategies])
         )
 
-    for turn, element in enumerate(ELEMENTS):
-        for layout in _some(list(LAYOUTS), turn, quick):
-            add(_some(others, turn, quick), element, default_operator(element), layout, LENGTH)
+    for rotation, element in enumerate(ELEMENTS):
+        for layout in _some(list(LAYOUTS), rotation, quick):
+            add(_some(others, rotation, quick), element, default_operator(element), layout, LENGTH)
     for name, tested in OPERATORS.items():
         for layout in ["inclusive"] if quick else ["inclusive", "exclusive", "long rows"]:
             for element in tested.elements:
@@ -471,14 +471,14 @@ def suite(quick: bool = False) -> list[Case]:
         cases.update(dict.fromkeys(Case("auto", e, name, layout, LENGTH) for e in elements for layout in layouts))
     for size in [] if quick else [LENGTH, *LARGE_SIZES]:
         add(others, *SORTED_BY_STRATEGIES, size)
-    for turn, layout in enumerate(LAYOUTS):
-        add(_some(others, turn, quick), "uint32", "add", layout, LENGTH)
+    for rotation, layout in enumerate(LAYOUTS):
+        add(_some(others, rotation, quick), "uint32", "add", layout, LENGTH)
     for element in ["uint32"] if quick else ["uint32", PAIR]:
-        for turn, size in enumerate(SIZES if quick else SIZES + LARGE_SIZES):
-            add(_some(others, turn, quick), element, default_operator(element), "inclusive", size)
+        for rotation, size in enumerate(SIZES if quick else SIZES + LARGE_SIZES):
+            add(_some(others, rotation, quick), element, default_operator(element), "inclusive", size)
     return list(cases)
 
 
-def _some(choices: list[str], turn: int, quick: bool) -> list[str]:
-    """Return all choices, or in a quick suite the one of this turn."""
-    return [choices[turn % len(choices)]] if quick else choices
+def _some(choices: list[str], rotation: int, quick: bool) -> list[str]:
+    """Return all choices, or in a quick suite the one of this rotation."""
+    return [choices[rotation % len(choices)]] if quick else choices

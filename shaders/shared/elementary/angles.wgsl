@@ -24,17 +24,17 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 fn f32_{{ name }}_far{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let turn = scaled_turn(bits);
-    let quarters = turn.z{% if quarter %} + 1u{% endif %};
+    let reduced = scaled_turn(bits);
+    let quarters = reduced.z{% if quarter %} + 1u{% endif %};
     let is_cosine = (quarters & 1u) == 1u;
-    let wave = scaled_wave(turn.xy, is_cosine);
-    let side = (quarters >> 1u) ^ select(turn.w, 0u, is_cosine);
+    let wave = scaled_wave(reduced.xy, is_cosine);
+    let side = (quarters >> 1u) ^ select(reduced.w, 0u, is_cosine);
 {% if quarter %}
-    let known = select(scaled_round_normal{{ suffix }}(wave, side << 31u), 0x3f800000u, size < 0x39800000u);
+    let computed = select(scaled_round_normal{{ suffix }}(wave, side << 31u), 0x3f800000u, size < 0x39800000u);
 {% else %}
-    let known = select(scaled_round_normal{{ suffix }}(wave, (side << 31u) ^ bits), bits, size < 0x39800000u);
+    let computed = select(scaled_round_normal{{ suffix }}(wave, (side << 31u) ^ bits), bits, size < 0x39800000u);
 {% endif %}
-    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
+    return bitcast<f32>(select(computed, 0x7fc00000u, size >= 0x7f800000u));
 }
 {% endif %}
 {% endfor %}
@@ -44,24 +44,24 @@ fn f32_tan{{ suffix }}(x: f32) -> f32 {
     if ((bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u >= 0x0cc80000u) {
         return f32_tan_far{{ suffix }}(x);
     }
-    let turn = turn_near(x);
-    let zero = turn.w;
-    let r = bitcast<f32>(turn.x);
+    let reduced = turn_near(x);
+    let zero = reduced.w;
+    let r = bitcast<f32>(reduced.x);
     let g = f32_sealed(r * r, zero);
     let h6 = {{ TAN_FLOATS[6] }};
 {% for power in range(5, -1, -1) %}
     let h{{ power }} = {{ TAN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
 {% endfor %}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * r, zero);
-    let low = f32_sealed(bend + f32_sealed(bitcast<f32>(turn.y) * (1.0f + f32_sealed(1.5f * g, zero)), zero), zero);
+    let low = f32_sealed(bend + f32_sealed(bitcast<f32>(reduced.y) * (1.0f + f32_sealed(1.5f * g, zero)), zero), zero);
     let rough = f32_rough(r + low);
     let rough_rest = f32_sealed(r - rough, zero) + low;
     let inverse = reciprocal_pair(rough, rough_rest, zero);
-    let odd = (turn.z & 1u) == 1u;
+    let odd = (reduced.z & 1u) == 1u;
     let high = select(r, bitcast<f32>(inverse.x), odd);
     let rest = select(low, bitcast<f32>(inverse.y), odd);
-    let found = {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
-    return bitcast<f32>(bitcast<u32>(found) ^ (turn.z << 31u));
+    let value = {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
+    return bitcast<f32>(bitcast<u32>(value) ^ (reduced.z << 31u));
 }
 {% endif %}
 {% if "f32_tan_far" + suffix in helpers %}
@@ -70,14 +70,14 @@ fn f32_tan{{ suffix }}(x: f32) -> f32 {
 fn f32_tan_far{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let turn = scaled_turn(bits);
-    let sine = scaled_wave(turn.xy, false);
-    let cosine = scaled_wave(turn.xy, true);
-    let odd = (turn.z & 1u) == 1u;
+    let reduced = scaled_turn(bits);
+    let sine = scaled_wave(reduced.xy, false);
+    let cosine = scaled_wave(reduced.xy, true);
+    let odd = (reduced.z & 1u) == 1u;
     let ratio = scaled_divide(select(sine, cosine, odd), select(cosine, sine, odd));
-    let sign = bits ^ ((turn.w ^ turn.z) << 31u);
-    let known = select(scaled_round_normal{{ suffix }}(ratio, sign), bits, size < 0x39800000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
+    let sign = bits ^ ((reduced.w ^ reduced.z) << 31u);
+    let computed = select(scaled_round_normal{{ suffix }}(ratio, sign), bits, size < 0x39800000u);
+    return bitcast<f32>(select(computed, 0x7fc00000u, size >= 0x7f800000u));
 }
 {% endif %}
 {% endfor %}
@@ -115,10 +115,10 @@ fn f32_arctan2_limit(y: f32, x: f32) -> f32 {
     let quotient = bitcast<u32>(f32_divide(bitcast<f32>(rise), bitcast<f32>(run)));
     let flat = select(quotient, {{ HALF_TURNS_BITS[1] }}, left);
     let far = select(flat, {{ HALF_TURNS_BITS[0] }}, steep);
-    let known = select(angle_joined(angle.xy, angle.z), far, (low.x == 0u) | (apart >= 60u) | ((max(rise, run) == 0x7f800000u) & !both));
-    let level = select(known, select(0u, {{ HALF_TURNS_BITS[1] }}, left), rise == 0u);
-    let found = level | (bitcast<u32>(y) & 0x80000000u);
-    return bitcast<f32>(select(found, 0x7fc00000u, max(rise, run) > 0x7f800000u));
+    let computed = select(angle_joined(angle.xy, angle.z), far, (low.x == 0u) | (apart >= 60u) | ((max(rise, run) == 0x7f800000u) & !both));
+    let level = select(computed, select(0u, {{ HALF_TURNS_BITS[1] }}, left), rise == 0u);
+    let value = level | (bitcast<u32>(y) & 0x80000000u);
+    return bitcast<f32>(select(value, 0x7fc00000u, max(rise, run) > 0x7f800000u));
 }
 {% endif %}
 {% if "angle_of" in helpers %}

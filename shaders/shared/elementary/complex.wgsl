@@ -2,14 +2,14 @@
 {% if "wave_of_bits" in helpers %}
 
 // |sin(x)| or |cos(x)| of a finite float and its sign, as vec4<u32>(significand, exponent, sign, 0).
-fn wave_of_bits(bits: u32, turn: vec4<u32>, quarter: u32) -> vec4<u32> {
-    let quarters = turn.z + quarter;
+fn wave_of_bits(bits: u32, reduced: vec4<u32>, quarter: u32) -> vec4<u32> {
+    let quarters = reduced.z + quarter;
     let is_cosine = (quarters & 1u) == 1u;
-    let wave = scaled_wave(turn.xy, is_cosine);
-    let side = (quarters >> 1u) ^ select(turn.w, 0u, is_cosine);
+    let wave = scaled_wave(reduced.xy, is_cosine);
+    let side = (quarters >> 1u) ^ select(reduced.w, 0u, is_cosine);
     let tiny = select(scaled_from_bits(bits), vec2<u32>(0x80000000u, 0u), quarter == 1u);
-    let known = select(wave, tiny, (bits & 0x7fffffffu) < 0x39800000u);
-    return vec4<u32>(known.x, known.y, (side << 31u) ^ select(bits & 0x80000000u, 0u, quarter == 1u), 0u);
+    let computed = select(wave, tiny, (bits & 0x7fffffffu) < 0x39800000u);
+    return vec4<u32>(computed.x, computed.y, (side << 31u) ^ select(bits & 0x80000000u, 0u, quarter == 1u), 0u);
 }
 {% endif %}
 {% if "c64_exp" in helpers %}
@@ -20,9 +20,9 @@ fn c64_exp(z: vec2<f32>) -> vec2<f32> {
     let size = bits & 0x7fffffffu;
     let angle = bitcast<u32>(z.y) & 0x7fffffffu;
     let power = exp_fixed(words_negate(scaled_to_words(scaled_from_bits(min(size, 0x437f0000u))), bits >= 0x80000000u));
-    let turn = scaled_turn(bitcast<u32>(z.y));
-    let cosine = wave_of_bits(bitcast<u32>(z.y), turn, 1u);
-    let sine = wave_of_bits(bitcast<u32>(z.y), turn, 0u);
+    let reduced = scaled_turn(bitcast<u32>(z.y));
+    let cosine = wave_of_bits(bitcast<u32>(z.y), reduced, 1u);
+    let sine = wave_of_bits(bitcast<u32>(z.y), reduced, 0u);
     let real = scaled_round(scaled_multiply(power, cosine.xy), cosine.z);
     let imag = scaled_round(scaled_multiply(power, sine.xy), sine.z);
     let zero = bits == 0xff800000u;
@@ -61,8 +61,8 @@ fn c64_log(z: vec2<f32>) -> vec2<f32> {
     let close = (square.y + 1u) < 2u;
     let size = select(far, vec2<u32>(near.x, near.y - 1u), close);
     let real = scaled_round(size, select(0u, 0x80000000u, select(far_below, below, close)));
-    let known = select(real, 0xff800000u, max(first, second) == 0u);
-    let nan = select(known, 0x7fc00000u, max(first, second) > 0x7f800000u);
+    let computed = select(real, 0xff800000u, max(first, second) == 0u);
+    let nan = select(computed, 0x7fc00000u, max(first, second) > 0x7f800000u);
     let infinite = (first == 0x7f800000u) | (second == 0x7f800000u);
     return vec2<f32>(bitcast<f32>(select(nan, 0x7f800000u, infinite)), f32_arctan2(z.y, z.x));
 }
@@ -105,10 +105,10 @@ fn hyperbolic_wave(h: u32, size: vec2<u32>, is_sinh: bool, t: u32, wave: vec4<u3
     let infinite = (h & 0x7fffffffu) == 0x7f800000u;
     let turning = (t & 0x7fffffffu) >= 0x7f800000u;
     let limit = 0x7f800000u | select(sign, 0u, turning);
-    let known = select(scaled_round(scaled_multiply(size, wave.xy), sign), limit, infinite);
+    let computed = select(scaled_round(scaled_multiply(size, wave.xy), sign), limit, infinite);
     let lost = ((h & 0x7fffffffu) > 0x7f800000u) | (turning & (!infinite | is_sine));
     let flat = (is_sine & ((t & 0x7fffffffu) == 0u)) | (is_sinh & ((h & 0x7fffffffu) == 0u));
-    return select(select(known, 0x7fc00000u, lost), select(sign, select(h & 0x80000000u, 0u, is_sine), turning), flat);
+    return select(select(computed, 0x7fc00000u, lost), select(sign, select(h & 0x80000000u, 0u, is_sine), turning), flat);
 }
 {% endif %}
 {% for name, h, t, real, imag in (
@@ -123,9 +123,9 @@ fn c64_{{ name }}(z: vec2<f32>) -> vec2<f32> {
     let size = min(h & 0x7fffffffu, 0x437f0000u);
     let rise = scaled_sinh(size);
     let mean = scaled_cosh(size);
-    let turn = scaled_turn(t);
-    let cosine = wave_of_bits(t, turn, 1u);
-    let sine = wave_of_bits(t, turn, 0u);
+    let reduced = scaled_turn(t);
+    let cosine = wave_of_bits(t, reduced, 1u);
+    let sine = wave_of_bits(t, reduced, 0u);
 {% for part, (is_sinh, is_sine) in (("real", real), ("imag", imag)) %}
 {% set factors = ("rise" if is_sinh == "true" else "mean", "sine" if is_sine == "true" else "cosine") %}
     let {{ part }} = hyperbolic_wave(h, {{ factors[0] }}, {{ is_sinh }}, t, {{ factors[1] }}, {{ is_sine }});
@@ -142,9 +142,9 @@ fn c64_tanh(z: vec2<f32>) -> vec2<f32> {
     let y = bitcast<u32>(z.y);
     let size = min(x & 0x7fffffffu, 0x437f0000u);
     let rise = scaled_sinh(size);
-    let turn = scaled_turn(y);
-    let cosine = wave_of_bits(y, turn, 1u);
-    let sine = wave_of_bits(y, turn, 0u);
+    let reduced = scaled_turn(y);
+    let cosine = wave_of_bits(y, reduced, 1u);
+    let sine = wave_of_bits(y, reduced, 0u);
     let square = scaled_add(scaled_multiply(rise, rise), scaled_multiply(cosine.xy, cosine.xy));
     let sign = sine.z ^ cosine.z;
     let real = scaled_round(scaled_divide(scaled_multiply(rise, scaled_cosh(size)), square), x);

@@ -43,8 +43,8 @@ fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>, end: u32) -> f32 {
     let scale = (bitcast<u32>(sum) >> 23u) - 127u + bitcast<u32>(bitcast<i32>(parts.z) >> 23u);
     let near = scaled_round{{ suffix }}(vec2<u32>(significand, scale), 0u);
     let far = select(0u, 0x7f800000u, bits < 0x80000000u);
-    let known = select(near, far, (bits & 0x7fffffffu) >= end);
-    return bitcast<f32>(select(known, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
+    let computed = select(near, far, (bits & 0x7fffffffu) >= end);
+    return bitcast<f32>(select(computed, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_exp2" + suffix in helpers %}
@@ -95,8 +95,8 @@ fn f32_expm1{{ suffix }}(x: f32) -> f32 {
 // The bits of expm1 of a number that is tiny, NaN, or has a result of -1 or infinity.
 fn expm1_limit(bits: u32) -> u32 {
     let size = bits & 0x7fffffffu;
-    let known = select(select(0x7f800000u, 0xbf800000u, bits >= 0x80000000u), bits, size < 0x32000000u);
-    return select(known, 0x7fc00000u, size > 0x7f800000u);
+    let computed = select(select(0x7f800000u, 0xbf800000u, bits >= 0x80000000u), bits, size < 0x32000000u);
+    return select(computed, 0x7fc00000u, size > 0x7f800000u);
 }
 {% endif %}
 {% for name in ("sinh", "cosh") %}
@@ -165,8 +165,8 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 // The bits of sinh of a number that is tiny, infinite or NaN, or has an infinite result.
 fn sinh_limit(bits: u32) -> u32 {
     let size = bits & 0x7fffffffu;
-    let known = select(0x7f800000u | (bits & 0x80000000u), bits, size < 0x39000000u);
-    return select(known, 0x7fc00000u, size > 0x7f800000u);
+    let computed = select(0x7f800000u | (bits & 0x80000000u), bits, size < 0x39000000u);
+    return select(computed, 0x7fc00000u, size > 0x7f800000u);
 }
 {% endif %}
 {% if "f32_tanh" + suffix in helpers %}
@@ -208,12 +208,12 @@ fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let far_high = f32_sealed(2.0f * guess0 - 1.0f, zero);
     let near_low = f32_sealed(a * bend, zero);
 {% if suffix %}
-    let found = bitcast<u32>(f32_join_odd(select(far_high, a, near), select(2.0f * change, near_low, near), zero));
+    let value = bitcast<u32>(f32_join_odd(select(far_high, a, near), select(2.0f * change, near_low, near), zero));
 {% else %}
-    let found = bitcast<u32>(select(far_high, a, near) + select(2.0f * change, near_low, near));
+    let value = bitcast<u32>(select(far_high, a, near) + select(2.0f * change, near_low, near));
 {% endif %}
-    let known = select(found | (bits & 0x80000000u), bits, size < 0x39000000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+    let computed = select(value | (bits & 0x80000000u), bits, size < 0x39000000u);
+    return bitcast<f32>(select(computed, 0x7fc00000u, size > 0x7f800000u));
 }
 {% endif %}
 {#- ----- Logarithms -#}
@@ -228,8 +228,8 @@ fn log_limit(bits: u32) -> u32 {
 
 // The bits of log1p of a number that is tiny, infinite, NaN, or -1 or less.
 fn log1p_limit(bits: u32) -> u32 {
-    let known = select(bits, 0xff800000u, bits == 0xbf800000u);
-    return select(known, 0x7fc00000u, (bits > 0xbf800000u) | ((bits & 0x7fffffffu) > 0x7f800000u));
+    let computed = select(bits, 0xff800000u, bits == 0xbf800000u);
+    return select(computed, 0x7fc00000u, (bits > 0xbf800000u) | ((bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "arctanh_limit" in helpers and not suffix %}
@@ -237,8 +237,8 @@ fn log1p_limit(bits: u32) -> u32 {
 // The bits of arctanh of a number that is tiny, 1, above 1 or NaN.
 fn arctanh_limit(bits: u32) -> u32 {
     let size = bits & 0x7fffffffu;
-    let known = select(bits, 0x7f800000u | (bits & 0x80000000u), size == 0x3f800000u);
-    return select(known, 0x7fc00000u, size > 0x3f800000u);
+    let computed = select(bits, 0x7f800000u | (bits & 0x80000000u), size == 0x3f800000u);
+    return select(computed, 0x7fc00000u, size > 0x3f800000u);
 }
 {% endif %}
 {% if "arccosh_limit" in helpers and not suffix %}
@@ -323,8 +323,8 @@ fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
     let high = select(bitcast<f32>(far.x), a, near);
     let low = select(bitcast<f32>(far.y), bend, near);
-    let found = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
-    return bitcast<f32>(bitcast<u32>(found) | (bits & 0x80000000u));
+    let value = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_arccosh" + suffix in helpers %}
@@ -391,8 +391,8 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
     let high = select(0.5f * bitcast<f32>(far.x), a, near);
     let low = select(0.5f * bitcast<f32>(far.y), bend, near);
-    let found = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
-    return bitcast<f32>(bitcast<u32>(found) | (bits & 0x80000000u));
+    let value = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_cbrt" + suffix in helpers %}
@@ -424,9 +424,9 @@ fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
     let rest = f32_sealed(a - high * root, zero) - (root * root - high) * root;  // products are exact
     let change = f32_sealed(f32_sealed(rest * square, zero) * 0.33333334f, zero);
     let low = f32_sealed(change + f32_sealed(f32_sealed(change * change, zero) * inverse, zero), zero);
-    let known = {% if suffix %}f32_join_odd(root, low, zero){% else %}root + low{% endif %};
+    let computed = {% if suffix %}f32_join_odd(root, low, zero){% else %}root + low{% endif %};
     let power = (third << 23u) - select(0x15000000u, 0x2e000000u, subnormal);
-    return bitcast<f32>((bitcast<u32>(known) + power) | (bits & 0x80000000u));
+    return bitcast<f32>((bitcast<u32>(computed) + power) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_erf" + suffix in helpers %}
@@ -461,16 +461,16 @@ fn f32_erf{{ suffix }}(x: f32) -> f32 {
     let rest = bitcast<f32>((bitcast<u32>(1.0f + curve) + (rounded << 23u)) ^ 0x80000000u);
     let high = select(1.0f, a, near);
     let low = select(rest, bend, near);
-    let known = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
-    return bitcast<f32>(bitcast<u32>(known) | (bits & 0x80000000u));
+    let computed = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(computed) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "erf_limit" + suffix in helpers %}
 
 // The same for tiny numbers and NaN.
 fn erf_limit{{ suffix }}(bits: u32) -> f32 {
-    let known = scaled_round{{ suffix }}(scaled_multiply(scaled_from_bits(bits), vec2<u32>({{ TWO_OVER_ROOT_PI }}, 0u)), bits);
-    return bitcast<f32>(select(known, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
+    let computed = scaled_round{{ suffix }}(scaled_multiply(scaled_from_bits(bits), vec2<u32>({{ TWO_OVER_ROOT_PI }}, 0u)), bits);
+    return bitcast<f32>(select(computed, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% endfor %}
@@ -483,8 +483,8 @@ fn f32_hypot(a: f32, b: f32) -> f32 {
     let high = scaled_from_bits(max(first, second));
     let low = scaled_from_bits(min(first, second));
     let root = scaled_root(scaled_add(scaled_multiply(high, high), scaled_multiply(low, low)));
-    let known = select(scaled_round(root, 0u), max(first, second), min(first, second) == 0u);
-    let nan = select(known, 0x7fc00000u, max(first, second) > 0x7f800000u);
+    let computed = select(scaled_round(root, 0u), max(first, second), min(first, second) == 0u);
+    let nan = select(computed, 0x7fc00000u, max(first, second) > 0x7f800000u);
     return bitcast<f32>(select(nan, 0x7f800000u, (first == 0x7f800000u) | (second == 0x7f800000u)));
 }
 {% endif %}
@@ -535,9 +535,9 @@ fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
     let sum = select(scaled_add(high, more), difference, opposed);
     let near = scaled_round(sum, select(0u, 0x80000000u, opposed & !less));
     let finite = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) < 0x7f800000u;
-    let known = select(alone, near, finite & (bitcast<i32>(k) < 152i));
+    let computed = select(alone, near, finite & (bitcast<i32>(k) < 152i));
     let nan = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) > 0x7f800000u;
-    return bitcast<f32>(select(known, 0x7fc00000u, nan));
+    return bitcast<f32>(select(computed, 0x7fc00000u, nan));
 }
 {% endif %}
 {% if "f32_power" in helpers %}
@@ -593,15 +593,15 @@ fn f32_power(base: f32, exponent: f32) -> f32 {
 {% if "f32_power_limit" in helpers %}
 
 // The same for results that may be no normal floats, and for log_zero, infinity and NaN by cases, as C's pow has them.
-fn f32_power_limit(base: f32, exponent: f32, found: vec4<u32>, defined: bool) -> f32 {
+fn f32_power_limit(base: f32, exponent: f32, value: vec4<u32>, defined: bool) -> f32 {
     let bits = bitcast<u32>(base);
     let size = bits & 0x7fffffffu;
     let times = bitcast<u32>(exponent) & 0x7fffffffu;
-    let scale = (found.x >> 23u) - 127u + bitcast<u32>(bitcast<i32>(found.y) >> 23u);
-    let power = scaled_round(vec2<u32>((found.x << 8u) | 0x80000000u, scale), found.w);
-    let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | (found.z >= 0x42d06666u);
+    let scale = (value.x >> 23u) - 127u + bitcast<u32>(bitcast<i32>(value.y) >> 23u);
+    let power = scaled_round(vec2<u32>((value.x << 8u) | 0x80000000u, scale), value.w);
+    let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | (value.z >= 0x42d06666u);
     let grows = (size > 0x3f800000u) == (bitcast<u32>(exponent) < 0x80000000u);
-    let extreme = select(power, select(0u, 0x7f800000u, grows) | found.w, limit);
+    let extreme = select(power, select(0u, 0x7f800000u, grows) | value.w, limit);
     let undefined = !defined & (size - 1u < 0x7f7fffffu) & (times < 0x7f800000u);
     let nan = undefined | (size > 0x7f800000u) | (times > 0x7f800000u);
     let one = (times == 0u) | (bits == 0x3f800000u) | ((size == 0x3f800000u) & (times == 0x7f800000u));
@@ -623,8 +623,8 @@ fn f32_sqrt(x: f32) -> f32 {
     let root3 = root2 + select(0u, 1u, bitcast<i32>(square - root2 * root2) > bitcast<i32>(root2 << 1u));
     let root = root3 + select(0u, 1u, bitcast<i32>(square - root3 * root3) > bitcast<i32>(root3));
     let exponent = bitcast<u32>((bitcast<i32>(a.y) >> 1u) + 126i);
-    let known = select((exponent << 23u) + root, bits, ((bits & 0x7fffffffu) == 0u) | (bits == 0x7f800000u));
-    return bitcast<f32>(select(known, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));
+    let computed = select((exponent << 23u) + root, bits, ((bits & 0x7fffffffu) == 0u) | (bits == 0x7f800000u));
+    return bitcast<f32>(select(computed, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));
 }
 {% endif %}
 {% if "f32_divide" in helpers %}
@@ -651,10 +651,10 @@ fn f32_divide(a: f32, b: f32) -> f32 {
     let inexact = third != select(0u, low, up);
     let exponent = dividend.y - divisor.y - select(0u, 1u, less);
     // 25 bits, and one more for all that follow
-    let found = scaled_round(vec2<u32>((quotient << 7u) | select(0u, 1u, inexact), exponent), sign);
+    let value = scaled_round(vec2<u32>((quotient << 7u) | select(0u, 1u, inexact), exponent), sign);
     let zero = (above == 0u) | (below == 0x7f800000u);
-    let known = select(select(found, 0x7f800000u | sign, (below == 0u) | (above == 0x7f800000u)), sign, zero);
+    let computed = select(select(value, 0x7f800000u | sign, (below == 0u) | (above == 0x7f800000u)), sign, zero);
     let equal = (above == below) & ((above == 0u) | (above == 0x7f800000u));
-    return bitcast<f32>(select(known, 0x7fc00000u, equal | (max(above, below) > 0x7f800000u)));
+    return bitcast<f32>(select(computed, 0x7fc00000u, equal | (max(above, below) > 0x7f800000u)));
 }
 {% endif %}

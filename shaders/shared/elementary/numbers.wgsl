@@ -188,8 +188,8 @@ fn reciprocal_significand(b: u32) -> u32 {
     let low = b * (bitcast<u32>(guess) << 1u);
     let high = high_product(b, bitcast<u32>(guess) << 1u);
     let error = bitcast<i32>(((0x40000000u - high) << 20u) - (low >> 12u));  // 50 fractional bits
-    let found = (bitcast<u32>(guess) << 2u) + bitcast<u32>(signed_high_product(guess, error) >> 16u);
-    return select(found, 0xffffffffu, found < 0x40000000u);  // it overflows near 2^32
+    let reciprocal = (bitcast<u32>(guess) << 2u) + bitcast<u32>(signed_high_product(guess, error) >> 16u);
+    return select(reciprocal, 0xffffffffu, reciprocal < 0x40000000u);  // it overflows near 2^32
 }
 {% endif %}
 {% if "scaled_divide" in helpers %}
@@ -243,9 +243,9 @@ fn scaled_root(a: vec2<u32>) -> vec2<u32> {
     let high = (radicand >> 4u) - high_product(root, root) - borrow;
     let rest = bitcast<i32>((high << 24u) | (low >> 8u));
     let near = (root << 2u) + bitcast<u32>(signed_high_product(rest, inverse) >> 18u);
-    let found = select(max(near, 0x80000000u), 0xffffffffu, near < 0x40000000u);  // it overflows near 2
+    let rounded = select(max(near, 0x80000000u), 0xffffffffu, near < 0x40000000u);  // it overflows near 2
     let exponent = bitcast<u32>((bitcast<i32>(a.y) - select(0i, 1i, odd)) >> 1u);
-    return vec2<u32>(found, exponent);
+    return vec2<u32>(rounded, exponent);
 }
 {% endif %}
 {#- A significand without its lowest 8 bits: the nearest one, ties to even, or rounded to odd. -#}

@@ -272,11 +272,11 @@ fn turn_near(x: f32) -> vec4<u32> {
 // sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two floats.
 // The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
 fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
-    let turn = turn_near(x);
-    let r = bitcast<f32>(turn.x);
-    let r_low = bitcast<f32>(turn.y);
-    let zero = turn.w;
-    let quarters = turn.z + quarter;
+    let reduced = turn_near(x);
+    let r = bitcast<f32>(reduced.x);
+    let r_low = bitcast<f32>(reduced.y);
+    let zero = reduced.w;
+    let quarters = reduced.z + quarter;
     let is_cosine = (quarters & 1u) == 1u;
     let g = f32_sealed(r * r, zero);
     let fall = 0.5f * g;
@@ -316,7 +316,7 @@ fn scaled_wave(r: vec2<u32>, is_cosine: bool) -> vec2<u32> {
 {#- ----- Inverse trigonometric functions -#}
 {% if "angle_sum" in helpers %}
 
-// An angle plus some eighths of a turn, as the sum of two floats. The sign of the angle is changed by `flip`.
+// An angle plus some eighths of a full turn, as the sum of two floats. The sign of the angle is changed by `flip`.
 fn angle_sum(eighths: f32, flip: u32, angle: vec2<u32>, zero: u32) -> vec2<u32> {
     let start = eighths * {{ EIGHTH_TURN[0] }};  // exact
     let top = bitcast<f32>(angle.x ^ flip);

@@ -126,9 +126,9 @@ fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
     let sum = select(scaled_add(high, more), difference, opposed);
     let near = scaled_round(sum, select(0u, 0x80000000u, opposed & !less));
     let finite = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) < 0x7f800000u;
-    let known = select(alone, near, finite & (bitcast<i32>(k) < 152i));
+    let computed = select(alone, near, finite & (bitcast<i32>(k) < 152i));
     let nan = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) > 0x7f800000u;
-    return bitcast<f32>(select(known, 0x7fc00000u, nan));
+    return bitcast<f32>(select(computed, 0x7fc00000u, nan));
 }
 
 fn combine(a: Element, b: Element) -> Element {

@@ -4,7 +4,7 @@ fn f32_order(x: f32) -> i32 {
     return bits ^ ((bits >> 31u) & 0x7fffffffi);
 }
 
-// The same with every NaN at one place below all numbers. By their bits, NaN of one sign are at each end of the order.
+// The same with every NaN equal, below all numbers. By their bits, NaN of one sign are at each end of the order.
 // The shift wraps around and brings them together, and the bound makes them equal.
 fn f32_order_nan_below(x: f32) -> i32 {
     return max(f32_order(x) + 0x007fffffi, -0x7f000003i);

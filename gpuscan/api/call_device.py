@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.team import Team, one_of
 from gpuscan.device.adapters import adapter_number, names
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
@@ -28,34 +28,34 @@ Devices: TypeAlias = (
 )
 
 
-def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Device | None:
+def find_call_device(arrays: Iterable[object], device: Device | str | int | None) -> Device | None:
     """Return the device that a call runs on: the one that its arrays are on, else the one asked for; None for NumPy.
 
     Raises:
         ValueError: the arrays are on several devices, or on another one than `device`.
         AdapterNotFoundError, TypeError: as `resolve_device` raises them.
     """
-    homes = {id(array.device): array.device for array in arrays if isinstance(array, Array)}
-    if not homes:
+    array_devices = {id(array.device): array.device for array in arrays if isinstance(array, Array)}
+    if not array_devices:
         return resolve_device(device)
-    home, *others = homes.values()
-    asked = home if device is None or _names(device, home) else resolve_device(device)
-    if others or asked is not home:
-        elsewhere = [other for other in (*others, asked) if other is not home]
+    call_device, *others = array_devices.values()
+    requested = call_device if device is None or _names(device, call_device) else resolve_device(device)
+    if others or requested is not call_device:
+        elsewhere = [other for other in (*others, requested) if other is not call_device]
         names = ", ".join("NumPy" if other is None else repr(other) for other in elsewhere)
         raise ValueError(
-            f"an array on {home!r} was passed together with {names}, but a call runs where its arrays are. "
+            f"an array on {call_device!r} was passed together with {names}, but a call runs where its arrays are. "
             "Bring them together with device.asarray, or to NumPy with .numpy()"
         )
-    assert isinstance(home, Device)
-    return home
+    assert isinstance(call_device, Device)
+    return call_device
 
 
-def _names(device: object, home: OpenedDevice) -> bool:
-    """Return True if `device` is a part of the name of `home`. Other adapters may have it in their names as well."""
+def _names(device: object, call_device: OpenedDevice) -> bool:
+    """Return True if `device` is a part of the name of `call_device`. Other adapters may have it, too."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
-    return names(device, home.capabilities.summary)
+    return names(device, call_device.capabilities.summary)
 
 
 def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
@@ -66,11 +66,11 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
         AdapterNotFoundError, TypeError: as `resolve_device` raises them.
     """
     devices: list[Device] = []
-    for each in given:
-        device = None if each is None else resolve_device(each)
+    for name in given:
+        device = None if name is None else resolve_device(name)
         if device is None:
             raise ValueError(
-                f"device={given!r} was passed, but a list names GPUs, and {each!r} is none. Pass devices, names or "
+                f"device={given!r} was passed, but a list names GPUs, and {name!r} is none. Pass devices, names or "
                 "numbers of gpuscan.devices()"
             )
         if any(device is other for other in devices):
@@ -98,46 +98,46 @@ def find_distributed(x: object) -> Any:
     if isinstance(x, (tuple, dict, list)):
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
             in_parts = map(find_distributed, parts_of(x) or ())
-            return next((each for each in in_parts if each is not None), None)
+            return next((array for array in in_parts if array is not None), None)
     return None
 
 
-def team_or_home(arrays: Iterable[object], device: Devices) -> Device | Team | None:
-    """Return the devices that a call runs on: a team for a list of several, else what `home_of` returns.
+def find_device_or_group(arrays: Iterable[object], device: Devices) -> Device | DeviceGroup | None:
+    """Return the devices that a call runs on: a device group for a list of several, else as `find_call_device`.
 
     Raises:
-        ValueError: an array is on a device, and a list of several was passed; or as `resolve_devices` and `home_of`.
+        ValueError: an array is on a device, and a list of several was passed; or as those functions.
         AdapterNotFoundError, TypeError: as `resolve_device` raises them.
     """
     if not isinstance(device, (list, tuple)):
-        return home_of(arrays, device)
+        return find_call_device(arrays, device)
     devices = resolve_devices(device)
     if len(devices) == 1:
-        return home_of(arrays, devices[0])
+        return find_call_device(arrays, devices[0])
     for array in arrays:
         if isinstance(array, Array):
             raise ValueError(
                 f"an array on {array.device!r} was passed with a list of {len(devices)} devices, but it is on one "
                 "device. Leave device= out to scan it there, or pass a NumPy array or a gpuscan.ShardedArray"
             )
-    return Team(devices)
+    return DeviceGroup(devices)
 
 
-def home_for(problem: Problem, home: Device | Team | None) -> Device | Team | None:
-    """Return the device that a problem runs on: of a team the first one if the bits must be the same everywhere."""
-    return _first_of(home) if problem.everywhere else home
+def choose_device_for(problem: Problem, device: Device | DeviceGroup | None) -> Device | DeviceGroup | None:
+    """Return the device that a problem runs on: of a group the first one if the bits must be the same everywhere."""
+    return _first_device(device) if problem.everywhere else device
 
 
-def first_home(arrays: Iterable[object], device: Devices) -> Device | None:
+def find_first_device(arrays: Iterable[object], device: Devices) -> Device | None:
     """Return the device that a call runs on, or None for NumPy. Of a list of devices it is the first one.
 
     Raises:
-        ValueError, AdapterNotFoundError, TypeError: as `team_or_home` raises them.
+        ValueError, AdapterNotFoundError, TypeError: as `find_device_or_group` raises them.
     """
-    return _first_of(team_or_home(arrays, device))
+    return _first_device(find_device_or_group(arrays, device))
 
 
-def _first_of(home: Device | Team | None) -> Device | None:
-    first = one_of(home)
+def _first_device(device: Device | DeviceGroup | None) -> Device | None:
+    first = first_device_of(device)
     assert first is None or isinstance(first, Device)
     return first

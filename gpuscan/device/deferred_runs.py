@@ -1,7 +1,7 @@
-"""Hold short runs back, so that several of them are submitted together, or with the read of their results.
+"""Defer short runs, so that several of them are submitted together, or with the read of their results.
 
 A submission takes longer than a short scan: about 36 us on an H200. So a run waits for others if it is short, if it
-follows others at once, or while the GPU has work. What a queue holds goes to the GPU before anything else that is
+follows others at once, or while the GPU has work. Deferred runs go to the GPU before anything else that is
 submitted to the device, also by a caller's own program, so no one sees the difference.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -29,9 +29,9 @@ R = TypeVar("R")
 
 # Pipeline, bind group, grid of a dispatch (or where the grid is), and the dynamic offset of its bind group.
 BoundDispatch = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroup", "tuple[int, int, int] | Binding", "int | None"]
-# What a queue holds: dispatches, clears and copies, in order.
+# What a queue defers: dispatches, clears and copies, in order.
 Command = BoundDispatch | Clear | Copy
-# The methods of the package's queue that may use what a held run reads or writes.
+# The methods of the package's queue that may use what a deferred run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
 
 
@@ -48,20 +48,20 @@ class Recorder(Protocol):
         """Stop: the call does what a program cannot do again."""
 
 
-class HoldingQueue(ABC):
+class DeferringQueue(ABC):
     """Base of the queues of a device: a list of runs to submit, in order, before anything else."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
-        self._held: list[Command] = []
+        self._deferred: list[Command] = []
         # How many runs they belong to.
-        self._held_runs = 0
-        self._held_bytes = 0
+        self._deferred_runs = 0
+        self._deferred_bytes = 0
         # The buffer that held copies read, what it will contain, and how many of its bytes are used.
         self._uploads: wgpu.GPUBuffer | None = None
         self._uploaded = np.empty(0, np.uint8)
         self._upload_bytes = 0
-        # How many times held runs could not be submitted.
+        # How many times deferred runs could not be submitted.
         self.failures = 0
         # The time until which the GPU has work, at least, and the time at which the list was full.
         self._busy_until = 0.0
@@ -91,7 +91,7 @@ class HoldingQueue(ABC):
 
     @abstractmethod
     def _send(self, commands: object) -> None:
-        """Submit the commands. Ctrl-C is held back meanwhile."""
+        """Submit the commands. Ctrl-C is deferred meanwhile."""
 
     @abstractmethod
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
@@ -99,12 +99,12 @@ class HoldingQueue(ABC):
 
     @abstractmethod
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
-        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
+        """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
 
     @property
-    def is_holding(self) -> bool:
-        """True if there are held runs."""
-        return bool(self._held)
+    def has_deferred(self) -> bool:
+        """True if there are deferred runs."""
+        return bool(self._deferred)
 
     def check_alive(self) -> None:
         """Raise an error if the device was destroyed, where wgpu-native would end the process.
@@ -122,15 +122,15 @@ class HoldingQueue(ABC):
             nbytes: the bytes that the run reads, by which its time is estimated.
         """
         self.check_alive()
-        self._held += commands
-        self._held_runs += 1
-        self._held_bytes += nbytes
+        self._deferred += commands
+        self._deferred_runs += 1
+        self._deferred_bytes += nbytes
         if self._is_full():
             self.flush()
             self._last_full = time.perf_counter()
 
     def write_held(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
-        """Write whole words to a buffer of the pool after the held runs, which may still use it.
+        """Write whole words to a buffer of the pool after the deferred runs, which may still use it.
 
         Few words are copied there by the GPU, so that nothing is submitted. Each submission writes the words of all
         copies to one buffer.
@@ -149,27 +149,27 @@ class HoldingQueue(ABC):
             start = self._upload_bytes
             self._uploaded[start : start + nbytes] = data
             self._upload_bytes += nbytes
-            self._held.append(Copy(self._uploads, start, buffer, offset, nbytes))
-            self._held_bytes += nbytes
+            self._deferred.append(Copy(self._uploads, start, buffer, offset, nbytes))
+            self._deferred_bytes += nbytes
 
     def _is_full(self) -> bool:
-        """Return True if the held runs are to be submitted now."""
-        if self._held_runs >= TRANSFERS.held_runs:
+        """Return True if the deferred runs are to be submitted now."""
+        if self._deferred_runs >= TRANSFERS.deferred_runs:
             return True
-        if self._held_bytes <= TRANSFERS.held_bytes:
+        if self._deferred_bytes <= TRANSFERS.deferred_bytes:
             return False
         now = time.perf_counter()
         if self._busy_until - now > TRANSFERS.submission_seconds:
-            return self._held_bytes > TRANSFERS.held_bytes_while_busy
+            return self._deferred_bytes > TRANSFERS.deferred_bytes_while_busy
         in_burst = now - self._last_full < TRANSFERS.burst_seconds
-        return not in_burst or self._held_bytes > TRANSFERS.held_bytes_in_burst
+        return not in_burst or self._deferred_bytes > TRANSFERS.deferred_bytes_in_burst
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
-        """Submit the held runs and then copies from buffer to buffer, if there are any, in one submission.
+        """Submit the deferred runs and then copies from buffer to buffer, if there are any, in one submission.
 
         An interrupt before the submission leaves the runs on the list. One in it is raised once it is made.
         """
-        if not self._held and not copies:
+        if not self._deferred and not copies:
             return
         with self._lock:
             uploaded = self._upload_bytes
@@ -178,16 +178,16 @@ class HoldingQueue(ABC):
                 self.write_unread(self._uploads, 0, self._uploaded[:uploaded])
             encoder = self.encoder()
             # Other threads may add runs meanwhile.
-            taken = len(self._held)
+            taken = len(self._deferred)
             if taken:
-                self._record(encoder, self._held[:taken])
+                self._record(encoder, self._deferred[:taken])
             for copy in copies:
                 encoder.copy_buffer_to_buffer(*copy)
             try:
                 commands = self._finish_encoder(encoder)
-                with interrupts_held():
+                with defer_interrupts():
                     self._send(commands)
-                    seconds = self._held_bytes / TRANSFERS.most_bytes_per_second
+                    seconds = self._deferred_bytes / TRANSFERS.most_bytes_per_second
                     self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
                     self._forget(taken, uploaded)
                     taken = 0
@@ -202,18 +202,18 @@ class HoldingQueue(ABC):
                 raise
 
     def submit(self, encoder: object) -> None:
-        """Finish the encoder and submit its commands after the held runs; an interrupt is raised after that."""
+        """Finish the encoder and submit its commands after the deferred runs; an interrupt is raised after that."""
         self.end_recording()
         with self._lock:
             self.flush()
             commands = self._finish_encoder(encoder)
-            with interrupts_held():
+            with defer_interrupts():
                 self._send(commands)
 
     def _forget(self, taken: int, uploaded: int) -> None:
         """Take runs off the list, and use the buffer of uploads from its begin again if nothing was added to it."""
-        del self._held[:taken]
-        self._held_bytes = self._held_runs = 0
+        del self._deferred[:taken]
+        self._deferred_bytes = self._deferred_runs = 0
         if self._upload_bytes == uploaded:
             self._upload_bytes = 0
 
@@ -223,7 +223,7 @@ class HoldingQueue(ABC):
             self.recording.end()
 
     def _flushing(self, method: Callable[P, R]) -> Callable[P, R]:
-        """Return a method of the package's queue that submits the held runs first."""
+        """Return a method of the package's queue that submits the deferred runs first."""
 
         def call(*arguments: P.args, **options: P.kwargs) -> R:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Short runs over known buffers are held back, and submitted together or with the read that follows."""
+"""Short runs over known buffers are deferred, and submitted together or with the read that follows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gpuscan as gs
 from gpuscan.device.steps import Copy
 from tests.engine.test_withheld import TRUSTED
 from tests.harness.builds import end_in_time, shorten_waits, trust_after_timeouts, withhold_posts
-from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of, spin
+from tests.harness.devices import defer_runs, device_as_if, pool_of, queue_of, spin
 from tests.oracle import assert_same, small_tiles
 
 X = np.random.default_rng(0).integers(0, 2**32, 6_000, dtype=np.uint32)
@@ -88,22 +88,22 @@ def test_waits_last_until_the_gpu_is_done(own_device: gs.Device, monkeypatch: py
             assert_same(result.numpy(), np.cumsum(x, dtype=np.uint32))
 
 
-def test_large_runs_are_not_held(
+def test_large_runs_are_not_deferred(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone: dict[str, float] = {"burst_seconds": 0.0, "submission_seconds": 1e9}
-    hold_runs(monkeypatch, held_bytes=X.nbytes, **alone)
+    defer_runs(monkeypatch, deferred_bytes=X.nbytes, **alone)
     device = device_as_if(own_device, unsafe=True, **TRUSTED)
     source, result = device.asarray(X), device.empty(X.shape, X.dtype)
     assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"), 6)[2:] in (
         [0, 1, 0, 1],
         [1, 0, 1, 0],
     )
-    hold_runs(monkeypatch, held_bytes=X.nbytes - 1, **alone)
+    defer_runs(monkeypatch, deferred_bytes=X.nbytes - 1, **alone)
     assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"))[1:] == [1, 1, 1]
 
 
-def test_large_runs_are_held_in_bursts_and_while_the_gpu_has_work(
+def test_large_runs_are_deferred_in_bursts_and_while_the_gpu_has_work(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = device_as_if(own_device, unsafe=True, **TRUSTED)
@@ -115,15 +115,19 @@ def test_large_runs_are_held_in_bursts_and_while_the_gpu_has_work(
     scan()
     device.synchronize()
     in_pairs = ([0, 1, 0, 1], [1, 0, 1, 0])
-    hold_runs(monkeypatch, held_bytes=0, held_bytes_in_burst=X.nbytes, burst_seconds=1e9, submission_seconds=1e9)
+    defer_runs(
+        monkeypatch, deferred_bytes=0, deferred_bytes_in_burst=X.nbytes, burst_seconds=1e9, submission_seconds=1e9
+    )
     assert steps(submissions, scan, 6)[2:] in in_pairs
     device.synchronize()
-    hold_runs(monkeypatch, held_bytes=0, held_bytes_while_busy=X.nbytes, most_bytes_per_second=1.0, burst_seconds=0.0)
+    defer_runs(
+        monkeypatch, deferred_bytes=0, deferred_bytes_while_busy=X.nbytes, most_bytes_per_second=1.0, burst_seconds=0.0
+    )
     assert steps(submissions, scan, 6)[2:] in in_pairs
     assert_same(result.numpy(), np.cumsum(X, dtype=np.uint32))
 
 
-def test_a_held_report_tells_of_a_timeout(
+def test_a_deferred_report_tells_of_a_timeout(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trust_after_timeouts(monkeypatch)
@@ -170,7 +174,7 @@ def test_reports_of_runs_that_end_in_time_are_not_read(
             device.synchronize()
 
 
-def test_nothing_overtakes_a_held_run(device: gs.Device) -> None:
+def test_nothing_overtakes_a_deferred_run(device: gs.Device) -> None:
     """Assert that uploads, kernels, reads and a caller's own commands come after the scans before them."""
     source, result = device.asarray(X), device.empty(X.shape, X.dtype)
 

@@ -10,7 +10,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.sizes import concrete
 
 
-class Picked(Array):
+class UnknownLengthArray(Array):
     """An array on a device with a length that only the device knows until the caller asks for it.
 
     Args:
@@ -18,19 +18,19 @@ class Picked(Array):
         dtype: the dtype of its numbers.
         trailing: the shape of an entry.
         count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
-        known: the length, if it is known already.
+        length: the length, if it is known already.
     """
 
     def __init__(
-        self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array, known: int | None = None
+        self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array, length: int | None = None
     ) -> None:
         self.device, self._context = memory.device, memory._context
         self.buffer, self.offset, self._owner = memory.buffer, memory.offset, memory._owner
         self._dtype = dtype
         self.count = count
         self._trailing = trailing
-        if known is not None:
-            self._shape = (known, *trailing)
+        if length is not None:
+            self._shape = (length, *trailing)
 
     @property
     def _knows_length(self) -> bool:  # type: ignore[override]

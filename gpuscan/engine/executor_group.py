@@ -1,9 +1,9 @@
 """Scan NumPy arrays on several devices: cut them, pass carries from device to device, and put the results together.
 
 Rows are divided between the devices where there are enough of them; no device then waits for another. Otherwise the
-axis of the scan is cut into stripes, which the devices take in turn. A device uploads a stripe and reduces it, waits
-for the carry of the stripe before, joins it with its own total for the next one, and scans. So uploads, kernels and
-downloads of several stripes overlap, and each element is uploaded once. WebGPU has no copies between devices: carries
+axis of the scan is cut into round-robin chunks, which the devices take in turn. A device uploads one, reduces it, waits
+for the carry of the chunk before, joins it with its own total for the next one, and scans. So uploads, kernels and
+downloads of several chunks overlap, and each element is uploaded once. WebGPU has no copies between devices: carries
 go through the CPU.
 """
 
@@ -27,8 +27,15 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
-from gpuscan.planning.partition import Stretch, next_devices, segment_shares, shares, stripe_length, stripes
-from gpuscan.planning.transfer_heuristics import TEAMS
+from gpuscan.planning.partition import (
+    DeviceRange,
+    cut_by_speed,
+    cut_segments_by_speed,
+    next_devices,
+    round_robin_chunks,
+    round_robin_length,
+)
+from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 from gpuscan.problem.segments import Offsets
@@ -38,18 +45,18 @@ Arrays = list[AnyArray]
 
 
 class GivenUpError(Exception):
-    """A stripe's carry does not come, because another stripe failed."""
+    """A round-robin chunk's carry does not come, because another one failed."""
 
 
 @dataclass(frozen=True)
-class Stripe:
-    """A stripe as a problem of its own.
+class RoundRobinChunk:
+    """A round-robin chunk as a problem of its own.
 
     Attributes:
         device: the number of its device.
-        problem: the stripe's scan, with the seeds of the whole one.
+        problem: the round-robin chunk's scan, with the seeds of the whole one.
         outputs: the arrays (*shape, *element shape) for its results.
-        last: True if no stripe follows.
+        last: True if no round-robin chunk follows.
         heads: the first and the last place, in the order of the scan, where a segment begins; None if none does.
     """
 
@@ -60,7 +67,7 @@ class Stripe:
     heads: tuple[int, int] | None = None
 
 
-class DeviceTeam:
+class ExecutorGroup:
     """Several devices that share the work of a call.
 
     Args:
@@ -91,8 +98,8 @@ class DeviceTeam:
         elif problem.keep_last_only and problem.heads is not None:
             self._reduce_segments(problem, strategy, results)
         else:
-            for part, places in parts_from_axis(problem, results):
-                for _ in self.run(self._stripes(part, places), strategy):
+            for part, outputs_of_part in parts_from_axis(problem, results):
+                for _ in self.run(self._round_robin_chunks(part, outputs_of_part), strategy):
                     pass
         return results
 
@@ -103,16 +110,16 @@ class DeviceTeam:
         if self._axis_between_rows(problem) is not None:
             return False
         if any(problem.field_offsets) or problem.indexed:
-            # A stripe knows neither its neighbours nor the index of its first element.
+            # A round-robin chunk knows neither its neighbours nor the index of its first element.
             return True
-        return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
+        return round_robin_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
 
     def axis_of_shares(self, problem: Problem) -> int | None:
         """Return the axis along which devices take rows of their own; None if the array is short or has few rows."""
         return None if self._is_short(problem) else self._axis_between_rows(problem)
 
     def _is_short(self, problem: Problem) -> bool:
-        return problem.row_length * self._place_bytes(problem) < 2 * TEAMS.min_stripe_bytes
+        return problem.row_length * self._place_bytes(problem) < 2 * DEVICE_GROUPS.min_round_robin_bytes
 
     @staticmethod
     def _place_bytes(problem: Problem) -> int:
@@ -124,7 +131,7 @@ class DeviceTeam:
 
         An axis before the scanned one is preferred: its shares are neighbours in memory.
         """
-        enough = TEAMS.min_rows_each * sum(self.speeds)
+        enough = DEVICE_GROUPS.min_rows_each * sum(self.speeds)
         alike = problem.heads is None or problem.heads.cuts_rows_alike
         before, after = range(problem.axis), range(problem.axis + 1, len(problem.shape))
         long_axes = [axis for axis in before if problem.shape[axis] >= enough]
@@ -136,7 +143,7 @@ class DeviceTeam:
         """Let each device scan some of the rows."""
         before = (slice(None),) * axis
         lead = problem.shape[: problem.axis] + problem.shape[problem.axis + 1 :]
-        place = axis - (axis > problem.axis)
+        result_axis = axis - (axis > problem.axis)
 
         def call(device: int, low: int, high: int) -> None:
             share = cut(problem, axis, low, high)
@@ -145,7 +152,7 @@ class DeviceTeam:
                 scan_host(self.executors[device], share, strategy, outputs=[result[index] for result in results])
                 return
             for result, scanned in zip(results, scan_host(self.executors[device], share, strategy), strict=True):
-                view = result.reshape((*lead, *result.shape[1:]))[index[axis - place :]]
+                view = result.reshape((*lead, *result.shape[1:]))[index[axis - result_axis :]]
                 view[...] = scanned.reshape(view.shape)
 
         self.share(problem.shape[axis], call)
@@ -169,7 +176,7 @@ class DeviceTeam:
             own = replace(heads, shape=part.shape, cut=replace(given, array=offsets[first : last + 1] - low))
             scan_host(self.executors[device], replace(part, heads=own), strategy, outputs=outputs)
 
-        self._on_devices(segment_shares(offsets, self.speeds), call)
+        self._on_devices(cut_segments_by_speed(offsets, self.speeds), call)
 
     def share(self, length: int, call: Callable[[int, int, int], T]) -> list[T]:
         """Return the results of a call for each device's share of an axis: (device, low, high).
@@ -179,30 +186,30 @@ class DeviceTeam:
         Raises:
             Exception: the first error of a call. No thread runs on after it.
         """
-        return self._on_devices(shares(length, self.speeds) or [Stretch(0, 0, length, True)], call)
+        return self._on_devices(cut_by_speed(length, self.speeds) or [DeviceRange(0, 0, length, True)], call)
 
-    def _on_devices(self, parts: Sequence[Stretch], call: Callable[[int, int, int], T]) -> list[T]:
-        """Return the results of a call for the stretch of each device, made by a thread for each."""
+    def _on_devices(self, parts: Sequence[DeviceRange], call: Callable[[int, int, int], T]) -> list[T]:
+        """Return the results of a call for the range of each device, made by a thread for each."""
 
         def call_on_device(device: int, low: int, high: int) -> T:
             with naming(self.executors[device], device):
                 return call(device, low, high)
 
-        with ThreadPoolExecutor(len(parts), thread_name_prefix="gpuscan-team") as threads:
+        with ThreadPoolExecutor(len(parts), thread_name_prefix="gpuscan-device-group") as threads:
             calls = [threads.submit(call_on_device, part.device, part.start, part.stop) for part in parts]
             raise_first(calls)
-        return [each.result() for each in calls]
+        return [future.result() for future in calls]
 
-    def _stripes(self, problem: Problem, results: Arrays) -> Iterator[Stripe]:
+    def _round_robin_chunks(self, problem: Problem, results: Arrays) -> Iterator[RoundRobinChunk]:
         """Cut a scan along the first axis."""
-        length = stripe_length(problem.row_length, self._place_bytes(problem), self.speeds)
-        for each in stripes(problem.row_length, length, next_devices(self.speeds)):
-            low, high = each.start, each.stop
+        length = round_robin_length(problem.row_length, self._place_bytes(problem), self.speeds)
+        for device_range in round_robin_chunks(problem.row_length, length, next_devices(self.speeds)):
+            low, high = device_range.start, device_range.stop
             if problem.reverse:
-                low, high = problem.row_length - each.stop, problem.row_length - each.start
+                low, high = problem.row_length - device_range.stop, problem.row_length - device_range.start
             views = results if problem.keep_last_only else [result[low:high] for result in results]
-            ends = first_and_last_head(problem, each.start, high - low)
-            yield Stripe(each.device, cut(problem, 0, low, high), views, each.last, ends)
+            ends = first_and_last_head(problem, device_range.start, high - low)
+            yield RoundRobinChunk(device_range.device, cut(problem, 0, low, high), views, device_range.last, ends)
 
     # ----- Chunks
 
@@ -216,22 +223,24 @@ class DeviceTeam:
         """
         for executor in self.executors:
             check_elements(executor.context, opening)
-        # For each stripe under way, the results of its chunk if the stripe is the chunk's last one, else None.
+        # For each round-robin chunk under way, the results of its chunk if it is the chunk's last one, else None.
         ended: deque[Arrays | None] = deque()
         devices = next_devices(self.speeds)
 
-        def pieces() -> Iterator[Stripe]:
+        def pieces() -> Iterator[RoundRobinChunk]:
             for chunk in chain([opening], others):
                 # The caller may fill the same array with the next chunk, so each chunk is copied.
                 problem = chunk.with_leaves(tuple(np.array(leaf, order="C") for leaf in chunk.leaves))
                 results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-                length = stripe_length(problem.size, self._place_bytes(problem), self.speeds)
-                for each in stripes(max(1, problem.size), max(1, length), devices):
-                    views = [result[each.start : each.stop] for result in results]
-                    ended.append(results if each.last else None)
-                    stop = min(each.stop, problem.size)
-                    ends = first_and_last_head(problem, each.start, stop - each.start)
-                    yield Stripe(each.device, cut(problem, 0, each.start, stop), views, False, ends)
+                length = round_robin_length(problem.size, self._place_bytes(problem), self.speeds)
+                for device_range in round_robin_chunks(max(1, problem.size), max(1, length), devices):
+                    views = [result[device_range.start : device_range.stop] for result in results]
+                    ended.append(results if device_range.last else None)
+                    stop = min(device_range.stop, problem.size)
+                    ends = first_and_last_head(problem, device_range.start, stop - device_range.start)
+                    yield RoundRobinChunk(
+                        device_range.device, cut(problem, 0, device_range.start, stop), views, False, ends
+                    )
 
         with closing(self.run(pieces(), strategy)) as landing:
             for _ in landing:
@@ -239,39 +248,41 @@ class DeviceTeam:
                 if results is not None:
                     yield results
 
-    # ----- Stripes
+    # ----- Round-robin chunks
 
-    def run(self, pieces: Iterable[Stripe], strategy: str) -> Generator[Stripe, None, None]:
-        """Scan stripes that follow each other along the scan; yield each, in order, once its results are there.
+    def run(self, pieces: Iterable[RoundRobinChunk], strategy: str) -> Generator[RoundRobinChunk, None, None]:
+        """Scan chunks that follow each other along the scan; yield each, in order, once its results are there.
 
         Every thread has ended when the generator has.
         """
-        under_way: deque[tuple[Stripe, Future[None]]] = deque()
+        under_way: deque[tuple[RoundRobinChunk, Future[None]]] = deque()
         carries: list[Future[Carry]] = []
-        most = TEAMS.stripes_in_flight * len(self.executors)
+        most = DEVICE_GROUPS.chunks_in_flight * len(self.executors)
         pools = [
-            ThreadPoolExecutor(TEAMS.stripes_in_flight, thread_name_prefix=f"gpuscan-team-{number}")
+            ThreadPoolExecutor(DEVICE_GROUPS.chunks_in_flight, thread_name_prefix=f"gpuscan-device-group-{number}")
             for number in range(len(self.executors))
         ]
         carry: Future[Carry] = Future()
         carry.set_result(None)
         try:
-            for stripe in pieces:
+            for round_robin_chunk in pieces:
                 while len(under_way) >= most:
-                    yield await_stripe(under_way)
+                    yield await_round_robin_chunk(under_way)
                 following: Future[Carry] = Future()
-                carries = [*(each for each in carries if not each.done()), following]
-                executor = self.executors[stripe.device]
-                job = pools[stripe.device].submit(scan_stripe, executor, stripe, strategy, carry, following)
-                under_way.append((stripe, job))
+                carries = [*(pending for pending in carries if not pending.done()), following]
+                executor = self.executors[round_robin_chunk.device]
+                job = pools[round_robin_chunk.device].submit(
+                    scan_round_robin_chunk, executor, round_robin_chunk, strategy, carry, following
+                )
+                under_way.append((round_robin_chunk, job))
                 carry = following
             while under_way:
-                yield await_stripe(under_way)
+                yield await_round_robin_chunk(under_way)
         finally:
             # After an error or an interrupt no thread computes these carries any more.
-            for each in carries:
+            for pending in carries:
                 with suppress(InvalidStateError):
-                    each.set_exception(GivenUpError())
+                    pending.set_exception(GivenUpError())
             for pool in pools:
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -284,15 +295,15 @@ def first_and_last_head(problem: Problem, start: int, count: int) -> tuple[int, 
     return (int(heads[0]), int(heads[-1])) if len(heads) else None
 
 
-def await_stripe(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
-    """Wait for the first stripe.
+def await_round_robin_chunk(under_way: deque[tuple[RoundRobinChunk, Future[None]]]) -> RoundRobinChunk:
+    """Wait for the first round-robin chunk.
 
     Raises:
-        Exception: what it raised, or what the stripe raised that made it give up.
+        Exception: what it raised, or what the round-robin chunk raised that made it give up.
     """
-    stripe, job = under_way.popleft()
+    round_robin_chunk, job = under_way.popleft()
     raise_first([job])
-    return stripe
+    return round_robin_chunk
 
 
 def raise_first(jobs: Sequence[Future[Any]]) -> None:
@@ -312,50 +323,52 @@ def naming(executor: Executor, device: int) -> Iterator[None]:
         raise
 
 
-def scan_stripe(executor: Executor, stripe: Stripe, strategy: str, before: Future[Carry], after: Future[Carry]) -> None:
-    """Scan a stripe on its device, between the carry that comes in and the one that goes out."""
+def scan_round_robin_chunk(
+    executor: Executor, round_robin_chunk: RoundRobinChunk, strategy: str, before: Future[Carry], after: Future[Carry]
+) -> None:
+    """Scan a round-robin chunk on its device, between the carry that comes in and the one that goes out."""
     try:
-        with naming(executor, stripe.device):
-            _scan_stripe(executor, stripe, strategy, before, after)
+        with naming(executor, round_robin_chunk.device):
+            _scan_round_robin_chunk(executor, round_robin_chunk, strategy, before, after)
     except BaseException:
         with suppress(InvalidStateError):
             after.set_exception(GivenUpError())
         raise
 
 
-def _scan_stripe(
-    executor: Executor, stripe: Stripe, strategy: str, before: Future[Carry], after: Future[Carry]
+def _scan_round_robin_chunk(
+    executor: Executor, round_robin_chunk: RoundRobinChunk, strategy: str, before: Future[Carry], after: Future[Carry]
 ) -> None:
-    problem, context = stripe.problem, executor.context
+    problem, context = round_robin_chunk.problem, executor.context
     if problem.empty:
         after.set_result(before.result())
         return
     leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
     length = problem.row_length
-    first, last = stripe.heads or (length, 0)
-    if not stripe.last:
+    first, last = round_robin_chunk.heads or (length, 0)
+    if not round_robin_chunk.last:
         # The carry depends only on the elements from the last head on. They are combined with the initial value.
-        start = seeds_of(problem) if stripe.heads else None
-        total = reduce_rows(executor, cut_stripe(problem, leaves, last, length), start)
-        if stripe.heads:
+        start = seeds_of(problem) if round_robin_chunk.heads else None
+        total = reduce_rows(executor, cut_round_robin_chunk(problem, leaves, last, length), start)
+        if round_robin_chunk.heads:
             after.set_result(total)
     carry = before.result()
-    if not stripe.last and not stripe.heads:
+    if not round_robin_chunk.last and not round_robin_chunk.heads:
         after.set_result(join_carry(executor, problem, seeds_of(problem) if carry is None else carry, total))
     if not problem.keep_last_only:
         for begin, end, start in ((0, first, carry), (first, length, None)):
             if begin < end:
-                part = start_from_carry(cut_stripe(problem, leaves, begin, end), start)
+                part = start_from_carry(cut_round_robin_chunk(problem, leaves, begin, end), start)
                 low, high = in_memory(problem, begin, end)
-                write(scan_device(executor, part, strategy), [output[low:high] for output in stripe.outputs])
-    elif stripe.last:
-        whole = start_from_carry(cut_stripe(problem, leaves, 0, length), carry)
-        write(scan_device(executor, whole, strategy), stripe.outputs)
+                write(scan_device(executor, part, strategy), [output[low:high] for output in round_robin_chunk.outputs])
+    elif round_robin_chunk.last:
+        whole = start_from_carry(cut_round_robin_chunk(problem, leaves, 0, length), carry)
+        write(scan_device(executor, whole, strategy), round_robin_chunk.outputs)
     context.check()
 
 
-def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
-    """Return the scan of a part of a stripe, along the first axis, of arrays on the device."""
+def cut_round_robin_chunk(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
+    """Return the scan of a part of a round-robin chunk, along the first axis, of arrays on the device."""
     return cut(replace(problem, leaves=tuple(leaves)), 0, *in_memory(problem, begin, end))
 
 
