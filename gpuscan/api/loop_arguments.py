@@ -275,7 +275,7 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
     elif _is_weak(value):
         return LEAF, [value]
     elif is_float_parameter(value):
-        return LEAF, [fill_array(value, (), np.dtype(value.kind))]
+        return LEAF, [fill_array(value, (), np.dtype(value.number_type))]
     elif isinstance(value, ParameterArray):
         scalar_of(value.dtype)
         return LEAF, [value]
