@@ -163,7 +163,7 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
         scatter(elements_of(source), elements_of(result))
 
 
-def written(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
+def write_to_outputs(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
     """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results."""
     if out is None:
         return results

@@ -14,7 +14,7 @@ from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.group_tables import (
     FewLabels,
     bindable_checked,
@@ -117,7 +117,7 @@ def reduce_groups(
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > ranked, ranked=ranked)
             moved = transpose_elements(result, problem.inner, groups, f.storage_bytes)
             results.append(moved._view_as((*lead, *f.shape)))
-        return written(results, out)
+        return write_to_outputs(results, out)
 
 
 def narrow_labels(labels: AnyArray, groups: int) -> AnyArray:

@@ -16,7 +16,7 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
-from gpuscan.engine.element_copy import written
+from gpuscan.engine.element_copy import write_to_outputs
 from gpuscan.engine.group_tables import (
     CountedLabels,
     TabledGroups,
@@ -113,7 +113,7 @@ def scan_groups(
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:
                 scanned = scan_in_order(executor, problem, labels, strategy, None)
-                return written(mark_missing(problem, scanned, given), out)
+                return write_to_outputs(mark_missing(problem, scanned, given), out)
             # The answer is read with the reports.
             found = search_missing(executor, given)
             report_largest(executor.context, found, _error_if_any, (missing_error(problem),))
@@ -178,7 +178,7 @@ def _scan_uncounted(
         results = in_shape(problem, results)
     with context.skip_dispatches_if(_switch(choice, _IS_SCANNED)):
         sort_into(executor, problem, groups.labels, strategy, results, few_stages=groups.partition is not None)
-    return results if direct else written(results, out)
+    return results if direct else write_to_outputs(results, out)
 
 
 def _run_stages(

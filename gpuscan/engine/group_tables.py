@@ -14,7 +14,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import prepare_problem
@@ -203,7 +203,7 @@ def scan_by_table(
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results)
-    return written(in_shape(problem, results), out)
+    return write_to_outputs(in_shape(problem, results), out)
 
 
 def in_shape(problem: Problem, results: Sequence[DeviceArray]) -> list[DeviceArray]:
@@ -236,7 +236,7 @@ def reduce_by_table(
         transpose_elements(result, problem.inner, table.groups, f.storage_bytes)._view_as((*lead, *f.shape))
         for result, f in zip(results, fields, strict=True)
     ]
-    return written(results, out)
+    return write_to_outputs(results, out)
 
 
 def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, groups: int) -> None:

@@ -13,7 +13,7 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, scan_by_table
 from gpuscan.engine.permutations import Permutation
@@ -97,7 +97,7 @@ def scan_in_order(
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
         results.append(_undo_rows(executor, problem, order, array)._view_as((*problem.shape, *f.shape)))
-    return written(results, out)
+    return write_to_outputs(results, out)
 
 
 def _scan_sorted(
