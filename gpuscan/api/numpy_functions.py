@@ -399,10 +399,11 @@ def _clip(
 ) -> object:
     a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
+    has_bounds = a_min is not None, a_max is not None  # the function is kept, so it must not refer to the arrays
 
     def clip_value(value: Any, *given: Any) -> object:
         rest = iter(given)
-        low, high = (None if bound is None else next(rest) for bound in (a_min, a_max))
+        low, high = (next(rest) if has_bound else None for has_bound in has_bounds)
         return np.clip(value, low, high)
 
     return map_arrays(clip_value, a, *bounds, out=out)
