@@ -36,7 +36,7 @@ fn write_chunk(at: u32, chunk: Chunk) {
 fn read_chunk(at: u32) -> ChunkPost {
     let tag = {{ tag }};
 {% for word in range(kernel.tile.chunk * kernel.item_words) %}
-{{ see_word(place, "COLUMNS") }}
+{{ see_word(word, "COLUMNS") }}
 {%- endfor %}
     return ChunkPost({{ all_tagged(kernel.tile.chunk * kernel.item_words) }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}
