@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
-from gpuscan.api.launches import Numbered, launchable
+from gpuscan.api.launches import Arguments, Numbered, launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
@@ -143,7 +143,7 @@ def _layout_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> _Layout:
     return _Layout(split_index(parts_of(tuple(given), shape), shape, places_of), shape)
 
 
-def upload_index(given: dict[str, Any]) -> dict[str, Any] | None:
+def upload_index(given: Arguments) -> Arguments | None:
     """Return the arguments of ``Array.__setitem__`` with the index of NumPy and the values on the device.
 
     Raises:

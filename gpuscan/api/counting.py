@@ -10,7 +10,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
-from gpuscan.api.launches import launchable, launchable_with
+from gpuscan.api.launches import Arguments, launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -402,7 +402,7 @@ def _bin_label(rank: Value, end: Value) -> object:
 # ----- Searches
 
 
-def _upload_searched(given: dict[str, Any]) -> dict[str, Any] | None:
+def _upload_searched(given: Arguments) -> Arguments | None:
     """Return the arguments of `searchsorted` with the values on the device of the keys, in their dtype; else None."""
     ordered, value = given.get("a"), given.get("v")
     if not isinstance(ordered, Array) or ordered.dtype == np.bool_ or given.get("device") is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
+from gpuscan.api.launches import Arguments
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray
 from gpuscan.engine.group_results import narrow_labels
@@ -21,7 +22,7 @@ from gpuscan.problem.labels import MISSING
 _MAX_KEY_BYTES = 1 << 20
 
 
-def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+def upload_scan_cuts(given: Arguments) -> Arguments | None:
     """Return the arguments of `gpuscan.scan` with what cuts the array on its device; None if it is not in NumPy."""
     array = _array_of(given)
     cuts = [name for name in ("segments", "keys", "groups") if given.get(name) is not None]
@@ -43,7 +44,7 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     return None if uploaded is None else given | {name: uploaded}
 
 
-def upload_sort_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+def upload_sort_cuts(given: Arguments) -> Arguments | None:
     """Return the arguments of `gpuscan.sort` with the offsets on the device of the array; None if they stay."""
     array, segments = _array_of(given), _in_numpy(given.get("segments"))
     if array is None or segments is None:
@@ -52,7 +53,7 @@ def upload_sort_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     return None if uploaded is None else given | {"segments": uploaded}
 
 
-def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+def upload_reduction_cuts(given: Arguments) -> Arguments | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
     array, groups, count = _array_of(given), _in_numpy(given.get("groups")), given.get("num_groups")
     segments = _in_numpy(given.get("segments"))

@@ -224,7 +224,10 @@ class CallKey:
 
 
 # Returns arguments by their names, in the same order, with arrays of NumPy uploaded; None if there are none to upload.
-Upload: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
+Arguments: TypeAlias = dict[str, Any]
+Upload: TypeAlias = Callable[[Arguments], Arguments | None]
+# Arguments by position, then by name, each with its position or name.
+Given: TypeAlias = list[tuple[Any, Any]]
 
 
 def launchable(
@@ -272,9 +275,7 @@ def launchable(
     def call(*arguments: object, **options: object) -> Any:
         # An argument has the same name, whether it is passed by position or by keyword. Arguments in ``*arrays`` have
         # numbers instead.
-        given: list[tuple[Any, Any]] = list(
-            zip(itertools.chain(by_position, itertools.count()), arguments, strict=False)
-        )
+        given: Given = list(zip(itertools.chain(by_position, itertools.count()), arguments, strict=False))
         if options:
             if not options.keys().isdisjoint(by_position[: len(arguments)]):
                 return function(*arguments, **options)  # which raises the error for an argument that is passed twice
@@ -282,7 +283,7 @@ def launchable(
             if len(options) > 1 and options.keys() <= order.keys():
                 named = sorted(options, key=order.__getitem__)  # type: ignore[assignment]
             given += [(option, options[option]) for option in named]
-        moved: list[tuple[Any, Any]] | None = None
+        moved: Given | None = None
         # Too many arguments have no names, and the function raises the error for them.
         if upload is not None and len(arguments) <= len(by_position):
             for _, value in given:
@@ -365,9 +366,7 @@ def launchable_with(*operands: str, data: Iterable[str] = (), upload: Upload | N
     return functools.partial(launchable, operands=named, data=frozenset(data), upload=upload, array_operands=True)
 
 
-def _upload_data(
-    given: Sequence[tuple[Any, Any]], data: Container[object], short: Container[object]
-) -> list[tuple[Any, Any]] | None:
+def _upload_data(given: Given, data: Container[object], short: Container[object]) -> Given | None:
     """Return arguments with arrays of NumPy uploaded to the device of the others; None if there are none to upload.
 
     Args:

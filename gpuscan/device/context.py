@@ -172,12 +172,8 @@ class DeviceContext:
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
         capabilities = self.capabilities
-        _log.info(
-            "opened %s; %s; %s",
-            capabilities.summary,
-            capabilities.driver or "unknown driver",
-            capabilities.implementation,
-        )
+        driver = capabilities.driver or "unknown driver"
+        _log.info("opened %s; %s; %s", capabilities.summary, driver, capabilities.implementation)
         self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage

@@ -35,23 +35,24 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Return the array in another dtype."""
         return self if dtype == self.dtype else self.derive(_as_dtype, np.dtype(dtype))
 
-    def reshape(self, *shape: int) -> Any:
+    def reshape(self, *shape: int) -> HostArray:
         """Return the array in another shape. One length may be -1."""
         return self.derive(_reshape, shape)
 
-    def broadcast_to(self, shape: tuple[int, ...]) -> Any:
+    def broadcast_to(self, shape: tuple[int, ...]) -> HostArray:
         """Return the array, broadcast to a shape."""
         return self if shape == self.shape else self.derive(_broadcast_to, shape)
 
     def __getitem__(self, index: object) -> Any:
         return self.derive(_item, index)
 
-    def derive(self, function: Callable[..., AnyArray], *constants: object) -> Any:
+    def derive(self, function: Callable[..., AnyArray], *constants: object) -> HostArray:
         """Return the array that a function of this one and of constants returns.
 
         The function depends on its arguments alone. The shape and dtype of its result do not depend on the numbers.
         """
-        return _array_of(derive(function, self.expression, *constants))
+        array: HostArray = _array_of(derive(function, self.expression, *constants))
+        return array
 
     def number(self) -> Any:
         """Return the number of an array of one number."""
@@ -68,7 +69,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         """The bytes of the array, filled up with zeros to whole words."""
         return derive(_bytes_of, self.expression)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: AnyDType | None = None, copy: bool | None = None) -> AnyArray:
         # The parameters themselves are revealed. The function that gives the array may be another object at each call.
         _reveal_leaves(self.expression)
         return np.array(self.expression.value, dtype)
@@ -92,7 +93,7 @@ def broadcast_array(array: Any, shape: tuple[int, ...]) -> Any:
     return array.broadcast_to(shape) if isinstance(array, ParameterArray) else np.broadcast_to(array, shape)
 
 
-def arrays_hold(predicate: Callable[..., Any], *arrays: HostArray) -> bool:
+def arrays_hold(predicate: Callable[..., object], *arrays: HostArray) -> bool:
     """Return what a predicate of all numbers of some arrays says. Of parameters, nothing else is revealed."""
     unknown = [array.expression for array in arrays if isinstance(array, ParameterArray)]
     if len(unknown) < len(arrays):
@@ -130,7 +131,7 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
     return _split(derive(function if len(unknown) == len(arrays) else of_unknown, *unknown))
 
 
-def compute_array(function: Callable[..., AnyArray], *operands: Any) -> HostArray:
+def compute_array(function: Callable[..., AnyArray], *operands: object) -> HostArray:
     """Return the array that a function of numbers and constants returns. Parameters among these stay unknown.
 
     Args:
@@ -143,12 +144,14 @@ def compute_array(function: Callable[..., AnyArray], *operands: Any) -> HostArra
     return array
 
 
-def compute_arrays(function: Callable[..., Sequence[AnyArray]], array: HostArray, *constants: object) -> list[Any]:
+def compute_arrays(
+    function: Callable[..., Sequence[AnyArray]], array: HostArray, *constants: object
+) -> list[HostArray]:
     """Return the arrays that a function of an array and of constants returns, as `compute_array` does."""
     return _split(derive(function, array.expression if isinstance(array, ParameterArray) else array, *constants))
 
 
-def _split(expression: Any) -> list[Any]:
+def _split(expression: Any) -> list[HostArray]:
     """Return the arrays of several that a function returned."""
     if not isinstance(expression, Expression):
         return list(expression)
@@ -202,7 +205,7 @@ def _array_of(value: Any) -> Any:
     return ParameterArray(value) if isinstance(value, Expression) else value
 
 
-def _cast(number: object, dtypes: tuple[AnyDType, ...]) -> Any:
+def _cast(number: object, dtypes: tuple[AnyDType, ...]) -> object:
     array = np.asarray(number)
     for dtype in dtypes:
         array = array.astype(dtype)
@@ -232,7 +235,7 @@ def _reshape(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
     return array.reshape(shape)
 
 
-def _number(array: AnyArray) -> Any:
+def _number(array: AnyArray) -> object:
     return array.reshape(())[()]
 
 
@@ -249,7 +252,7 @@ def _item(array: AnyArray, index: Any) -> AnyArray:
 
 
 @lru_cache(maxsize=64)
-def _truth(predicate: Callable[..., Any]) -> Callable[..., bool]:
+def _truth(predicate: Callable[..., object]) -> Callable[..., bool]:
     """Return the predicate with results that are Python's."""
     return lambda *arrays: bool(predicate(*arrays))
 
