@@ -82,7 +82,7 @@ class DeviceGroupHeuristics:
     # How many times as much as the slowest device a device gets, at most. Not measured: a bound for wrong samples.
     max_speed_ratio: int = 16
     # The least length of the divided axis of an array on several devices for which the first device gets a second
-    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not measured:
+    # range: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not measured:
     # such a scan takes a small share of its transfers' time.
     min_ordered_length: int = 1 << 24
 

@@ -45,7 +45,7 @@ fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Ite
     if (invocation == 0u) {
         atomicStore(&late, 0u);  // workgroup memory need not begin as zero
     }
-    let aggregate = reduce(stretch_of(part), invocation);
+    let aggregate = reduce(span_of(part), invocation);
     let parts = params.tiles / count_rows();
     let row = part / parts;
     if (part + 1u != (row + 1u) * parts) {
