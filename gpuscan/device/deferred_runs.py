@@ -57,7 +57,7 @@ class DeferringQueue(ABC):
         # How many runs they belong to.
         self._deferred_runs = 0
         self._deferred_bytes = 0
-        # The buffer that held copies read, what it will contain, and how many of its bytes are used.
+        # The buffer that deferred copies read, what it will contain, and how many of its bytes are used.
         self._uploads: wgpu.GPUBuffer | None = None
         self._uploaded = np.empty(0, np.uint8)
         self._upload_bytes = 0
@@ -129,21 +129,21 @@ class DeferringQueue(ABC):
             self.flush()
             self._last_full = time.perf_counter()
 
-    def write_held(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+    def write_deferred(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
         """Write whole words to a buffer of the pool after the deferred runs, which may still use it.
 
         Few words are copied there by the GPU, so that nothing is submitted. Each submission writes the words of all
         copies to one buffer.
         """
         nbytes = data.nbytes
-        if nbytes > TRANSFERS.held_upload_bytes:
+        if nbytes > TRANSFERS.deferred_upload_bytes:
             self.write(buffer, offset, data)
             return
         with self._lock:
             if self._uploads is None:
                 usage = webgpu().BufferUsage.COPY_SRC | webgpu().BufferUsage.COPY_DST
-                self._uploads = self._device.create_buffer(size=TRANSFERS.held_uploads_bytes, usage=usage)
-                self._uploaded = np.empty(TRANSFERS.held_uploads_bytes, np.uint8)
+                self._uploads = self._device.create_buffer(size=TRANSFERS.deferred_uploads_bytes, usage=usage)
+                self._uploaded = np.empty(TRANSFERS.deferred_uploads_bytes, np.uint8)
             if self._upload_bytes + nbytes > len(self._uploaded):
                 self.flush()
             start = self._upload_bytes

@@ -279,10 +279,10 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
         owner = context.allocate(nbytes)
         if context.queue.recording is not None:
             context.note_constant(owner.buffer, owner)
-        if 0 < nbytes <= TRANSFERS.held_upload_bytes:
+        if 0 < nbytes <= TRANSFERS.deferred_upload_bytes:
             padded = np.zeros(-(-nbytes // 4), np.uint32).view(np.uint8)
             padded[:nbytes].view(kind).reshape(given.shape)[...] = given
-            context.queue.write_held(owner.buffer, 0, padded)
+            context.queue.write_deferred(owner.buffer, 0, padded)
         elif nbytes:
             with context.pause_recording():
                 if given.dtype.newbyteorder("=") == kind or not given.flags.c_contiguous:

@@ -127,7 +127,7 @@ Item = Stage | ClearPart | CopyPart | RunStart
 class ChangingConstant:
     """A buffer for the contents that launches of a program read in one place.
 
-    Other contents are copied there after the held runs, which read the earlier ones.
+    Other contents are copied there after the deferred runs, which read the earlier ones.
 
     Args:
         size: the bytes of the buffer.
@@ -137,7 +137,7 @@ class ChangingConstant:
     def __init__(self, size: int, usage: int) -> None:
         self._size, self._usage = size, usage
         self._buffer: wgpu.GPUBuffer | None = None
-        # What the buffer contains once the held runs are done, and how many runs had failed when it was written.
+        # What the buffer contains once the deferred runs are done, and how many runs had failed when it was written.
         self._content: tuple[bytes, int] = b"", 0
 
     def with_content(self, context: Submitting, content: bytes) -> wgpu.GPUBuffer:
@@ -148,7 +148,7 @@ class ChangingConstant:
             buffer = self._buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
         wanted = content, queue.failures
         if wanted != self._content:
-            queue.write_held(buffer, 0, np.frombuffer(content, np.uint8))
+            queue.write_deferred(buffer, 0, np.frombuffer(content, np.uint8))
             self._content = wanted
         return buffer
 

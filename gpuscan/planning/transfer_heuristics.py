@@ -48,10 +48,10 @@ class Transfers:
     # each in place of 100.
     deferred_bytes_in_burst: int = 192 << 20
     burst_seconds: float = 200e-6
-    # Arrays of up to this many bytes are uploaded with the held runs, and the bytes of all of them. Not measured: the
-    # CPU copies such an array in less time than a submission takes.
-    held_upload_bytes: int = 64 << 10
-    held_uploads_bytes: int = 1 << 20
+    # Arrays of up to this many bytes are uploaded with the deferred runs, and the bytes of all of them. Not measured:
+    # the CPU copies such an array in less time than a submission takes.
+    deferred_upload_bytes: int = 64 << 10
+    deferred_uploads_bytes: int = 1 << 20
     # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
     # us less for each wait with 300 us, since the driver wakes a thread late.
     spin_seconds: float = 200e-6
