@@ -137,8 +137,8 @@ class Device(OpenedDevice):
             shape: the shape of the arrays to scan.
             dtype: the dtype of the arrays to scan. Plans have no option for the dtype of the computation: to compute in
                 another dtype, pass ``before=lambda v: v.astype(np.float32)``, for example.
-            op, axis, exclusive, reverse, initial, segments, keys, groups, before, after, compensated, strategy,
-                reproducible: as in `gpuscan.scan`.
+            op, axis, exclusive, reverse, initial, segments, keys: as in `gpuscan.scan`.
+            groups, before, after, compensated, strategy, reproducible: as in `gpuscan.scan`.
 
         Returns:
             A `Plan`. ``plan(array)`` runs it, and ``plan.record(encoder, src, dst)`` records it.

@@ -167,7 +167,7 @@ def loop(
         A pair ``(carry, ys)``. The last carry has the other axes of `xs`. The outputs are ``ys[t] = y[t]``, in the
         structure of y, with the axes of `xs`. They are None if y is None, and the carries after each step if f returns
         the carry alone. The pair also has the attributes ``form``, the `LoopForm` that was run, and ``iterations``, the
-        number of iterations of Newton's method. The arrays are `gpuscan.Array`s if any input is one.
+        number of iterations of Newton's method. The arrays are of type `gpuscan.Array` if any input is.
 
     Raises:
         LoopError: the step has no associative form, and the message names the operation in the way; or Newton's method
