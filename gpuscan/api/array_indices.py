@@ -137,10 +137,10 @@ def _layout_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> _Layout:
         else:
             given.append(np.zeros(part, np.intp) if type(part) is tuple else part)
 
-    def places_of(mask: AnyArray) -> Sequence[AnyArray]:
+    def find_indices(mask: AnyArray) -> Sequence[AnyArray]:
         return [np.zeros(counts[id(mask)], np.intp)] * mask.ndim
 
-    return _Layout(split_index(parts_of(tuple(given), shape), shape, places_of), shape)
+    return _Layout(split_index(parts_of(tuple(given), shape), shape, find_indices), shape)
 
 
 def upload_index(given: Arguments) -> Arguments | None:
@@ -149,13 +149,15 @@ def upload_index(given: Arguments) -> Arguments | None:
     Raises:
         IndexError, ValueError, TypeError, OverflowError: as ``Array.__setitem__`` does.
     """
-    array, index, value = given["self"], given.get("index"), given.get("value")
+    array: Array = given["self"]
+    index: Any = given.get("index")
+    value = given.get("value")
     device, moved = array.device, index
     has_values = type(value) is np.ndarray or type(value) is list
     if is_array_index(index):
         array._check_separate()
         is_whole = type(index) is np.ndarray and index.dtype == np.bool_ and index.shape == array._shape[: index.ndim]
-        if index is not None and is_whole and index.size and not has_values and not isinstance(value, Array):
+        if is_whole and index.size and not has_values and not isinstance(value, Array):
             moved = new_array(device, index)
         else:
             moved = _upload(array, index)
@@ -172,8 +174,8 @@ def _take_indices(array: Array, index: UploadedIndex) -> Array:
 
 
 def _view_at_indices(array: Array, index: UploadedIndex) -> IndexedArray:
-    places, layout = index
-    return _make_indexed_array(array[layout.view], layout.axes, layout.axes_before, places)
+    indices, layout = index
+    return _make_indexed_array(array[layout.view], layout.axes, layout.axes_before, indices)
 
 
 @launchable
@@ -352,9 +354,9 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
     return entries if given.shape else entries[(*[slice(None)] * axis, 0)]
 
 
-def take_places(array: Array, places: Array, axis: int) -> Array:
-    """Return ``np.take(array, places, axis)`` for places in 32 bits that are known to be inside the axis."""
-    return Array._of(array.device, take(_make_indexed_array(array, (axis,), axis, places)))
+def take_checked_indices(array: Array, indices: Array, axis: int) -> Array:
+    """Return ``np.take(array, places, axis)`` for indices in 32 bits that are known to be inside the axis."""
+    return Array._of(array.device, take(_make_indexed_array(array, (axis,), axis, indices)))
 
 
 def take_along_axis(array: Array, indices: object, axis: int) -> Array:
@@ -389,22 +391,26 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
 
 
 @launchable
-def _take_along(array: Array, places: Array, axis: int, is_checked: bool) -> Array:
-    """Return ``np.take_along_axis(array, places, axis)`` for places on the device, which checks them if needed."""
+def _take_along(array: Array, indices: Array, axis: int, is_checked: bool) -> Array:
+    """Return ``np.take_along_axis(array, places, axis)`` for indices on the device, which checks them if needed."""
     length = array.shape[axis]
-    common = broadcast_shapes(*[(*operand.shape[:axis], 1, *operand.shape[axis + 1 :]) for operand in (array, places)])
+    common = broadcast_shapes(*[(*operand.shape[:axis], 1, *operand.shape[axis + 1 :]) for operand in (array, indices)])
     whole, shape = (
         (*common[:axis], length, *common[axis + 1 :]),
-        (*common[:axis], places.shape[axis], *common[axis + 1 :]),
+        (*common[:axis], indices.shape[axis], *common[axis + 1 :]),
     )
     view = broadcast(array, whole)
     indexed = IndexedArray(
         array=view,
         shape=shape,
         strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
-        index_strides=tuple(0 if n == 1 else s for n, s in zip(places.shape, c_strides(places.shape, 1), strict=True)),
+        index_strides=tuple(
+            0 if n == 1 else s for n, s in zip(indices.shape, c_strides(indices.shape, 1), strict=True)
+        ),
         rows=((length, view.strides[axis]),),
-        flat_indices=places if is_checked else resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
+        flat_indices=indices
+        if is_checked
+        else resolve_indices(array._context, [contiguous(indices)], [(axis, length)]),
     )
     return Array._of(array.device, take(indexed))
 

@@ -5,8 +5,6 @@ What a call says about wrong cuts at once, it still says at once: such cuts stay
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
@@ -81,7 +79,7 @@ def _in_numpy(cut: object) -> AnyArray | None:
     return cut if type(cut) is np.ndarray and cut.ndim and cut.size else None
 
 
-def _array_of(given: dict[str, Any]) -> Array | None:
+def _array_of(given: Arguments) -> Array | None:
     """Return the array of a call, or one of its arrays, if all have one shape and are on the device of the call."""
     x = given.get("x")
     arrays = [x] if isinstance(x, Array) else list(x.values() if type(x) is dict else x if type(x) is tuple else ())

@@ -223,8 +223,9 @@ class CallKey:
 # ----- Calls
 
 
-# Returns arguments by their names, in the same order, with arrays of NumPy uploaded; None if there are none to upload.
+# Arguments by their names.
 Arguments: TypeAlias = dict[str, Any]
+# Returns arguments in the same order with arrays of NumPy uploaded; None if there are none to upload.
 Upload: TypeAlias = Callable[[Arguments], Arguments | None]
 # Arguments by position, then by name, each with its position or name.
 Given: TypeAlias = list[tuple[Any, Any]]
@@ -336,11 +337,11 @@ def launchable(
                 return function(*arguments, **options), options.get("out")
             call_arguments: dict[int | str, Any] = dict(given)
             if parameters is not None:
+                is_replaced = _is_number if array_operands else _is_float
                 for option, first in call_key.parameter_starts.items():
                     if isinstance(call_arguments[option], _FUNCTIONS):
                         call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
                     else:
-                        is_replaced = _is_number if array_operands else _is_float
                         numbers = map(_parameter_of, parameters.leaves[first:])
                         call_arguments[option] = _replace(call_arguments[option], is_replaced, numbers)
             if others is not arrays:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.array_indices import take_places
+from gpuscan.api.array_indices import take_checked_indices
 from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
@@ -491,7 +491,9 @@ def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: An
     """
     on_device = isinstance(rows, Array)
     ordered = sort(device.asarray(rows), axis=-1)
-    neighbours: Any = take_places(ordered, new_array(device, indices.astype(np.dtype(np.uint32))), ordered.ndim - 1)
+    neighbours: Any = take_checked_indices(
+        ordered, new_array(device, indices.astype(np.dtype(np.uint32))), ordered.ndim - 1
+    )
     count = indices.size // 2
     alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count : 2 * count]).all())
     if not on_device:

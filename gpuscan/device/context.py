@@ -557,7 +557,7 @@ class DeviceContext:
             more: uses of the memory that arrays do not have.
         """
         flags = self.usage
-        given: Any = nbytes
+        given: Any = nbytes  # as `concrete` does, without its calls: most calls of the package allocate
         number: Any = given.value if type(given) is Size else given
         allocation: Any = self.pool.lend(number, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
         if number is not nbytes:

@@ -451,6 +451,7 @@ class ScaledMaps(Composition):
         power = int(np.log2(powers(factor.dtype)[0]))
         steps = (exponent + np.full_like(exponent, power // 2)) >> np.full_like(exponent, power.bit_length() - 1)
         rest = exponent - (steps << np.full_like(steps, power.bit_length() - 1))
+        # A subnormal factor takes two steps to the range that `rescale_product` expects.
         return [*rescale(factor * normal_power_of_two(rest, factor), steps, 2), shift]
 
     def start(self, state: Numbers) -> list[Number]:
