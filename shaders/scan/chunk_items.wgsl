@@ -1,10 +1,10 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
-    and their head flags. -#}
+    and their head flags. `knows_row_index` is as for `find_heads`. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask, load_sources with context %}
 {% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_offsets, find_ends with context %}
-{% macro chunk_items() %}
+{% macro chunk_items(knows_row_index=false) %}
 {% set named = spec.initial or spec.compacts %}
-{{ find_heads() -}}
+{{ find_heads(knows_row_index) -}}
 {% set first = "first" if kernel.reads_backwards else "index" %}
 {{ find_offsets() if kernel.reads_backwards -}}
 {{ find_indices() if spec.index_step -}}

@@ -3,8 +3,9 @@
 {% set rows_within = kernel.several_rows and not kernel.heads_begin_chunks %}
 
 {#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words
-    of bits; `row_index0`, … are elements' indices in their rows, and `ends0`, … say whether an element ends its row. -#}
-{% macro find_heads() %}
+    of bits; `row_index0`, … are elements' indices in their rows, and `ends0`, … say whether an element ends its row.
+    `knows_row_index` is True if the function takes `row_index0`. -#}
+{% macro find_heads(knows_row_index=false) %}
 {% if spec.key %}
 {% for word in range((kernel.tile.chunk + 31) // 32) %}
     let marks{{ word }} = heads_from(index + {{ 32 * word }}u);
@@ -15,7 +16,9 @@
     let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
 {% endfor %}
 {% elif rows_within %}
+{% if not knows_row_index %}
     let row_index0 = (index + params.row_offset) % params.row_length;
+{% endif %}
     let ends0 = row_index0 + 1u == params.row_length;
 {% for position in range(1, kernel.tile.chunk) %}
 {# No remainder for each element: a GPU takes 20 times as long for those. #}

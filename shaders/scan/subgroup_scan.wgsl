@@ -1,3 +1,4 @@
+{% from "scan/chunk_places.wgsl" import rows_within with context %}
 {#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path. As a
     loop, it contains the operator once, and the shader compiles sooner. -#}
 {% macro subgroup_scan(name, size, rolled=false) %}
@@ -50,11 +51,24 @@ array<{{ type }}, STEPS>(
 {%- endfor -%}
 {{ ",\n    " if kernel.tile.steps > 4 }})
 {%- endmacro %}
-{#- Load every chunk, so that all reads are under way together: `loaded`. -#}
+{#- Load every chunk, so that all reads are under way together: `loaded`. Where rows begin within chunks, `along0` and on
+    are the indices of the chunks' first elements in their rows. Only the first one takes a remainder, which takes a GPU
+    20 times as long as an addition. -#}
 {% macro load_steps() %}
 {% set form = "Sources" if kernel.takes_steps else "Loaded" if kernel.loads_words_first else "Chunk" %}
 {% set load = {"Sources": "load_sources", "Loaded": "load", "Chunk": "load_chunk"}[form] %}
-    let loaded = {% call(step) each_step(form) %}{{ load }}({{ chunk_start(step) }}{{ ", invocation" if kernel.exchanges_chunks }}){% endcall %};
+{% set counts = form == "Chunk" and rows_within %}
+{% if counts %}
+    let along0 = (first + params.row_offset) % params.row_length;
+{% for step in range(1, kernel.tile.steps) %}
+{% if step == 1 %}
+    let along_step = STEP_SIZE % params.row_length;
+{% endif %}
+    let past{{ step }} = along{{ step - 1 }} + along_step;
+    let along{{ step }} = select(past{{ step }}, past{{ step }} - params.row_length, past{{ step }} >= params.row_length);
+{% endfor %}
+{% endif %}
+    let loaded = {% call(step) each_step(form) %}{{ load }}({{ chunk_start(step) }}{{ ", invocation" if kernel.exchanges_chunks }}{{ ", along%d" % step if counts }}){% endcall %};
 {% endmacro %}
 {#- The chunk of a step, once it is loaded. -#}
 {% macro chunk_of(step) -%}
