@@ -378,17 +378,16 @@ def _scale_constant(number: Any) -> tuple[Any, int]:
 def split_number(number: Number) -> tuple[Number, Number]:
     """Return a factor from 1 to 2 in size and an exponent e. The number is the factor times ``2**e``.
 
-    The exponent of 0, of subnormal numbers, infinities and NaN is 0, and they are the factors themselves.
+    The largest numbers have factors up to 4, and subnormal ones factors below 1, since powers of two that are normal
+    numbers scale no further. 0, infinities and NaN are the factors themselves.
     """
     word_type, shift, bias = float_format(number)
-    one, mask = np.ones_like(number).view(word_type), 2 * bias + 1
     bits = number.view(word_type)
-    field = (bits >> np.full_like(bits, shift)) & np.full_like(bits, mask)
-    special = (field == np.zeros_like(field)) | (field == np.full_like(field, mask))
-    sign_and_fraction = bits & np.full_like(bits, ~(mask << shift))
-    factor = np.where(special, number, (sign_and_fraction | one).view(number.dtype))
-    exponent = (field - np.full_like(field, bias)).astype(np.int32)
-    return factor, np.where(special, np.zeros_like(exponent), exponent)
+    field = bits & np.full_like(bits, word_type((2 * bias + 1) << shift))
+    one = word_type(1 << shift)  # in the field of the exponent
+    power = np.maximum(np.full_like(bits, word_type((2 * bias) << shift)) - field, np.full_like(bits, one))
+    exponent = np.full_like(bits, bias) - (power >> np.full_like(power, shift))
+    return number * power.view(number.dtype), exponent.astype(np.int32)
 
 
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
@@ -435,7 +434,7 @@ class ScaledMaps(Composition):
         total: Number = self.semiring.plus(product, shift)
         return total
 
-    # Within a chunk, the factor is a product of numbers from 1 to 2, and the exponent is one of 2, not of the unit.
+    # Within a chunk, the factor is a product of factors from `split_number`, and the exponent is one of 2.
 
     def first(self, plain: Numbers) -> list[Number]:
         return [*split_number(plain[0]), plain[1]]
@@ -447,12 +446,14 @@ class ScaledMaps(Composition):
         return [left[0] * part, left[1] + exponent, self._add(left[2], factor * left[2], keeps, shift)]
 
     def settle(self, numbers: Numbers) -> list[Number]:
-        factor, exponent, shift = numbers
+        product, exponent, shift = numbers
+        factor, rest = split_number(product)
+        exponent = exponent + rest
         power = int(np.log2(powers(factor.dtype)[0]))
         steps = (exponent + np.full_like(exponent, power // 2)) >> np.full_like(exponent, power.bit_length() - 1)
         rest = exponent - (steps << np.full_like(steps, power.bit_length() - 1))
-        # A subnormal factor takes two steps to the range that `rescale_product` expects.
-        return [*rescale(factor * normal_power_of_two(rest, factor), steps, 2), shift]
+        factor = factor * normal_power_of_two(rest, factor)
+        return [factor, np.where(factor + factor == factor, np.zeros_like(steps), steps), shift]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
