@@ -6,7 +6,7 @@ of the element, so that no template loops over numbers and their formats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import gcd
@@ -192,9 +192,16 @@ class KernelText:
             return [*self.element_words(f"{item}.value"), f"{item}.head"]
         return self.element_words(item)
 
-    def item_from_words(self, word: str, first: int = 0) -> str:
-        """Return the `Item` of several words. `word` is the expression of one, with ``{0}`` for its number."""
-        return self._item([word.format(first + i) for i in range(self.kernel.item_words)])
+    def item_from_words(self, word: str, first: int = 0, known: Container[int] | None = None) -> str:
+        """Return the `Item` of several words.
+
+        Args:
+            word: the expression of one, with ``{0}`` for its number.
+            first: the number of the first one.
+            known: the numbers of those that there are, if some are missing. The others are 0.
+        """
+        numbers = range(first, first + self.kernel.item_words)
+        return self._item([word.format(n) if known is None or n in known else "0u" for n in numbers])
 
     def shuffle_item(self, item: str, shuffle: str) -> str:
         """Return another lane's `Item`. `shuffle` is the expression of a word of it, with ``{0}`` for this lane's."""

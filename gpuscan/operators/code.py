@@ -59,6 +59,8 @@ class Code(HashedOnce):
         atomic: the WGSL atomic that combines each word of elements of one integer, and the bits of its identity; None
             without. A sum of two words also needs the carry from the low word to the high one.
         neutral: the words of the operand that changes no bit of the other one; None if they are unknown.
+        reads: for each field of the result, the fields of the only or the left operand that it depends on; None if they
+            are unknown.
         captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
@@ -80,6 +82,7 @@ class Code(HashedOnce):
     commutes: bool = False
     atomic: tuple[str, int] | None = None
     neutral: tuple[int, ...] | None = None
+    reads: tuple[tuple[int, ...], ...] | None = None
     captured: bytes | Expression = field(default=b"", compare=False)
     captured_floats: int = 0
     captured_words: int = 0
@@ -160,6 +163,7 @@ def combine_code(
         commutes=commutes(traced.fields),
         atomic=atomic_of(traced.fields),
         neutral=neutral_of(traced.fields),
+        reads=_fields_read(traced),
         captured=captured.content,
         captured_floats=captured.floats,
         captured_words=captured.words,
@@ -202,9 +206,18 @@ def map_code(
         source,
         helpers_of(source),
         traced.element,
+        reads=_fields_read(traced),
         captured=captured.content,
         captured_floats=captured.floats,
         captured_words=captured.words,
+    )
+
+
+def _fields_read(traced: Result) -> tuple[tuple[int, ...], ...]:
+    """Return, for each field of a result, the fields of the first operand that it depends on."""
+    return tuple(
+        tuple(sorted({node.data[1] for node in reachable(nodes) if node.op == "input" and node.data[0] == 0}))
+        for nodes in traced.fields
     )
 
 

@@ -151,6 +151,27 @@ class Kernel(HashedOnce):
         """True if posts are interleaved, and scans through workgroup memory are loops, since items are wide."""
         return self.item_words >= self.heuristics.wide_words
 
+    @property
+    def prefix_post(self) -> str:
+        """The name of the posts of prefixes: "prefix" if those have fewer words than an item, else "post"."""
+        folds = self.wait_policy.one_workgroup_folds and not self.spec.everywhere
+        return "prefix" if folds and len(self.prefix_words) < self.item_words else "post"
+
+    @cached_property
+    def prefix_words(self) -> tuple[int, ...]:
+        """The words of an item that tiles need of their prefix, by their numbers.
+
+        Nothing after a prefix needs its head flag. Of maps ``h -> a h + b`` that are applied, results need ``b`` alone.
+        """
+        spec = self.spec
+        whole = spec.carry_out or spec.reduces_segments or spec.neighbour_field or spec.compacts or self.in_columns
+        if whole:
+            return tuple(range(self.item_words))
+        needed = spec.fields_of_prefix
+        sizes = [field.words for field in spec.element.fields]
+        starts = [sum(sizes[:field]) for field in range(len(sizes))]
+        return tuple(starts[field] + word for field in needed for word in range(sizes[field])) or (0,)
+
     @cached_property
     def post_format(self) -> PostFormat:
         """The words of a post."""

@@ -201,6 +201,19 @@ class ShaderSpec(HashedOnce):
         """The argument of `StepCodes.extend`: the numbers of a map, then the numbers of a source."""
         return bundle_of((*self.element.fields, *self.source.fields))
 
+    @cached_property
+    def fields_of_prefix(self) -> tuple[int, ...]:
+        """The fields of what precedes an element that its results depend on, by their numbers."""
+        reader = self.after if self.steps is None else self.steps.state
+        if reader is None or reader.reads is None or self.combine.reads is None:
+            return tuple(range(len(self.element.fields)))
+        needed: set[int] = set()
+        more = set().union(*reader.reads)
+        while more > needed:
+            needed = more
+            more = needed.union(*(self.combine.reads[field] for field in needed))
+        return tuple(sorted(needed))
+
     @property
     def kept_words(self) -> int:
         """The 32-bit words of an element that an invocation keeps while its tile waits."""

@@ -38,7 +38,7 @@ fn read_chunk(at: u32) -> ChunkPost {
 {% for word in range(kernel.tile.chunk * kernel.item_words) %}
 {{ see_word(word, "COLUMNS") }}
 {%- endfor %}
-    return ChunkPost({{ all_tagged(kernel.tile.chunk * kernel.item_words) }}, Chunk(
+    return ChunkPost({{ all_tagged(range(kernel.tile.chunk * kernel.item_words) | list) }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}
         {{ text.item_from_words(word_seen, column * kernel.item_words) }},
 {% endfor %}

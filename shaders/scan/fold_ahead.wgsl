@@ -71,7 +71,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
             let sums = {{ scan_block("invocation", "post.item") }};
             let before = pick(known, join(carry, sums), sums);
             if ((invocation >= posted) & (invocation < ready)) {
-                write_post(prefix_after(block * BLOCK + invocation), before);
+                write_{{ kernel.prefix_post }}(prefix_after(block * BLOCK + invocation), before);
             }
             posted = ready;
             idle = 0u;

@@ -50,7 +50,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
             if (block == folder) {
                 let before = pick(known, join(carry, sums), sums);
                 if ((own >= next_tile) & (lane < ready)) {
-                    write_post(prefix_after(own), before);
+                    write_{{ kernel.prefix_post }}(prefix_after(own), before);
                 }
             }
             if (count < BLOCK) {

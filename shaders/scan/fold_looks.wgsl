@@ -25,12 +25,12 @@ fn seek_frontier(invocation: u32) -> u32 {
         let hint = {{ peek("frontier") }};
         let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
         let at = prefix_after(max(block * BLOCK, 1u) - 1u);
-        var seed = read_post(at);
+        var seed = read_{{ kernel.prefix_post }}(at);
         for (var look = 0u; look < GLANCE; look++) {  // the hint may arrive before the prefix
             if (seed.ready | (block == 0u)) {
                 break;
             }
-            seed = read_post(at);
+            seed = read_{{ kernel.prefix_post }}(at);
         }
         shared_first = select(0u, block, seed.ready);
         shared_seed = {{ text.to_shared("seed.item") }};

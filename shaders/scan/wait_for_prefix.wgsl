@@ -21,11 +21,11 @@ fn look(invocation: u32, tile: u32, spins: u32) -> u32 {
 {% endif %}
         shared_outcome = FOUND;
     } else if (invocation == 0u) {
-        var post = read_post(prefix_after(tile - 1u));
+        var post = read_{{ kernel.prefix_post }}(prefix_after(tile - 1u));
         var folds = false;
 {% set polls %}
 {% call wait("(post.ready | folds)", "given_up()" if kernel.times_out else "", "spins") %}
-        post = read_post(prefix_after(tile - 1u));
+        post = read_{{ kernel.prefix_post }}(prefix_after(tile - 1u));
 {% if kernel.heads_cut_off %}
         // A head in the tile before cuts off everything before it.
         let neighbour = read_post(aggregate_of(tile - 1u));

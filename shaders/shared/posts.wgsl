@@ -21,12 +21,12 @@
     let high{{ index }} = {{ peek("posts[" ~ nth(2 * index + 1, stride) ~ "]") }};
 {% endif %}
 {% endmacro %}
-{#- True if every word that was seen has this run's epoch, without `&&`, which is a branch for each. -#}
-{% macro all_tagged(count) -%}
+{#- True if each of the words of these numbers was seen with this run's epoch, without `&&`, which is a branch for each. -#}
+{% macro all_tagged(numbers) -%}
 {%- set words -%}
-{% for i in range(count) %}{{ " | " if i }}{{ "(seen%d ^ tag)" % i if in_64_bits else "(low%d ^ tag) | (high%d ^ tag)" % (i, i) }}{% endfor %}
+{% for i in numbers %}{{ " | " if not loop.first }}{{ "(seen%d ^ tag)" % i if in_64_bits else "(low%d ^ tag) | (high%d ^ tag)" % (i, i) }}{% endfor %}
 {%- endset -%}
-({{ words if in_64_bits and count == 1 else "(" ~ words ~ ")" }} >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if in_64_bits else "0u" }}
+({{ words if in_64_bits and numbers | length == 1 else "(" ~ words ~ ")" }} >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if in_64_bits else "0u" }}
 {%- endmacro %}
 {#- Post the aggregate of a tile, which may be `at_hand` for another workgroup. A test build leaves own posts out. -#}
 {% macro post_aggregate(tile="tile") %}

@@ -64,19 +64,28 @@ fn blocks_of(count: u32) -> u32 {
 }
 
 {% set stride = "BLOCK" if kernel.wide else "1u" %}
-fn write_post(at: u32, item: Item) {
+{#- Write and read these words of an item. The others are 0 when it is read. -#}
+{% macro post_functions(name, numbers) %}
+fn write_{{ name }}(at: u32, item: Item) {
     let tag = {{ tag }};
-{% for word in text.item_words("item") %}
-{{ write_word(loop.index0, stride, word) }}
+{% for number in numbers %}
+{{ write_word(number, stride, text.item_words("item")[number]) }}
 {%- endfor %}
 }
 
-fn read_post(at: u32) -> Post {
+fn read_{{ name }}(at: u32) -> Post {
     let tag = {{ tag }};
-{% for word in range(kernel.item_words) %}
-{{ see_word(word, stride) }}
+{% for number in numbers %}
+{{ see_word(number, stride) }}
 {%- endfor %}
-    return Post({{ all_tagged(kernel.item_words) }}, {{ text.item_from_words(word_seen) }});
+    return Post({{ all_tagged(numbers) }}, {{ text.item_from_words(word_seen, known=numbers) }});
 }
+{% endmacro %}
+{{ post_functions("post", range(kernel.item_words) | list) }}
+{% if kernel.prefix_post == "prefix" %}
+
+// A prefix has only the words that results depend on.
+{{ post_functions("prefix", kernel.prefix_words) }}
+{% endif %}
 
 {% include "shared/tickets.wgsl" %}

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.elements import LEAF, element_of, min_chunk
+from gpuscan.elements import LEAF, Structure, element_of, min_chunk
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.code import combine_code
+from gpuscan.operators.code import combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
+from gpuscan.operators.operator import Operator
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile, takes_vectors
 from gpuscan.planning.heuristics import CPU, GPU
@@ -280,6 +281,28 @@ def test_shapes_that_were_measured_are_for_many_tiles() -> None:
         combine = combine_code(BUILTINS[name], element_of([np.dtype(np.float32)], LEAF), native_int64=True)
         plan = plan_scan(spec(row_length=2**23, combine=combine), gpu(), "lookahead", "")
         assert plan.stages[0].kernel.wait_policy.in_rounds == in_rounds
+
+
+def test_prefixes_have_the_words_that_results_depend_on() -> None:
+    pair, one = (
+        element_of([np.dtype(np.float32)] * 2, Structure("tuple", (0, 1), (LEAF, LEAF))),
+        element_of([np.dtype(np.float32)], LEAF),
+    )
+    affine = combine_code(Operator("affine", lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1])), pair, native_int64=True)
+    swap = combine_code(Operator("swap", lambda a, b: (a[1] + b[0], a[0] + b[1])), pair, native_int64=True)
+    second = map_code(lambda x: x[1], pair, "after", native_int64=True, result_type="Result")
+    numbers = combine_code(BUILTINS["add"], one, native_int64=True)
+    for rows in (1, 1000):  # the last word of items in rows is a head flag
+        for combine, after, dtypes, wanted in (
+            (affine, second, ("float32", "float32"), (1,)),
+            (swap, second, ("float32", "float32"), (0, 1)),
+            (affine, None, ("float32", "float32"), (0, 1)),
+            (numbers, None, ("float32",), (0,)),
+        ):
+            asked = replace(spec(*dtypes, rows=rows, row_length=2**24 // rows + 1), combine=combine, after=after)
+            kernel = plan_scan(asked, gpu(), "lookahead", "").stages[0].kernel
+            assert kernel.prefix_words == wanted
+            assert (kernel.prefix_post == "prefix") == (len(wanted) < kernel.item_words)
 
 
 def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
