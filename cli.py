@@ -15,7 +15,7 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import browser_export, files, process
+from gpuscan.tools import browser_export, files, run_command
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
@@ -36,7 +36,7 @@ from gpuscan.tools.option_types import (
     has_file_dtype,
 )
 from gpuscan.tools.probe import print_report, write_report
-from gpuscan.tools.process import add_verbose_option
+from gpuscan.tools.run_command import add_verbose_option
 from gpuscan.tools.shader_text import shader_text
 
 # ----- Options that several commands share
@@ -351,9 +351,9 @@ add_verbose_option(commands)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command inside this process and return its exit code."""
-    return process.run(commands, arguments)
+    return run_command.run(commands, arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
-    process.main(commands, sys.argv[1:] if arguments is None else arguments)
+    run_command.main(commands, sys.argv[1:] if arguments is None else arguments)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan import Array, Device
 from gpuscan.device.reports import Outcome, Run, read_report
+from gpuscan.engine.plan_steps import Buffers, record
 from gpuscan.engine.preparation import check_elements, tile_on
-from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec

@@ -37,7 +37,7 @@ CAPABILITIES = {
     ),
     "one program for each kind of call": (
         "api/launches.py",
-        "engine/launch.py",
+        "engine/kept_programs.py",
         "device/program.py",
         "device/steps.py",
         "device/deferred_runs.py",
@@ -53,7 +53,7 @@ CAPABILITIES = {
         "api/selecting.py",
         "api/unique.py",
         "engine/counting.py",
-        "engine/runs.py",
+        "engine/key_runs.py",
         "planning/counting_plan.py",
         "shaders/counting/*",
     ),

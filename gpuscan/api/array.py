@@ -15,7 +15,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
 from gpuscan.device.caller_checks import check_buffer, check_state
 from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array, upload_number
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.strides import (
     index_layout,
     is_c_order,

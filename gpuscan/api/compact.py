@@ -16,7 +16,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.engine.launch import launch
+from gpuscan.engine.kept_programs import launch
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
@@ -211,7 +211,7 @@ class CallKey:
                 first_in_buffer = index
                 break
         self.arrays.append(array)
-        # In the order in which `gpuscan.engine.launch` gives them back to arrays.
+        # In the order in which `gpuscan.engine.kept_programs` gives them back to arrays.
         shape, strides, sizes = array._shape, array._strides, self.sizes
         sizes += shape
         sizes += array.offset, array._owner.nbytes

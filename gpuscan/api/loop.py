@@ -16,7 +16,7 @@ from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
-from gpuscan.api.loop_runs import LoopRun, stack_numbers
+from gpuscan.api.loop_scans import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray, AnyDType

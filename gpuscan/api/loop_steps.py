@@ -16,7 +16,7 @@ from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.loops.stage import Stage, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
-from gpuscan.problem.own_steps import OwnSteps
+from gpuscan.problem.loop_steps import OwnSteps
 
 
 class Sources:

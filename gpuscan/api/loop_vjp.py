@@ -13,7 +13,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
-from gpuscan.api.loop_runs import LoopRun, part_of
+from gpuscan.api.loop_scans import LoopRun, part_of
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Element, Field
 from gpuscan.errors import abbreviate

@@ -21,14 +21,14 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.caller_checks import check_buffer, check_encoder, recording
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
+from gpuscan.engine.plan_steps import Buffers, Length, record
 from gpuscan.engine.preparation import check_elements, seed_words
-from gpuscan.engine.record import Buffers, Length, record
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
 from gpuscan.errors import GpuscanError, StrategyError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from gpuscan.device.backends import IN_BROWSER
-from gpuscan.engine.finished_bytes import watch_progress
+from gpuscan.engine.progress import watch_progress
 
 
 def progress_bar(total: int | None = None) -> AbstractContextManager[None]:

@@ -19,7 +19,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.compaction import KEEP_LEFT, gather_entries
 from gpuscan.engine.element_copy import contiguous
-from gpuscan.engine.runs import Runs, reduce_runs
+from gpuscan.engine.key_runs import Runs, reduce_runs
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem

@@ -22,8 +22,8 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import bindable, contiguous
+from gpuscan.engine.key_runs import run_lengths
 from gpuscan.engine.permutations import Permutation
-from gpuscan.engine.runs import run_lengths
 from gpuscan.engine.sorting import sort_device
 from gpuscan.problem.arguments import as_bits, from_bits, native
 from gpuscan.reference import sort as reference

@@ -11,7 +11,7 @@ from gpuscan.device import forks
 from gpuscan.device.adapter_requirements import LEAST_LIMITS, choose_features
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.device.guards import make_fork_error
+from gpuscan.device.error_translation import make_fork_error
 from gpuscan.device.interrupts import defer_exit
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError

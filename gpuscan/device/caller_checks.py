@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpuscan.device.backends import error_type, webgpu
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 
 if TYPE_CHECKING:
     import wgpu

@@ -32,7 +32,7 @@ from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, SizedAllocation
 from gpuscan.device.capability_probe import probe
-from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.error_translation import guarded, lost_while_compiling
 from gpuscan.device.interrupts import defer_exit, defer_interrupts
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.transfer import download
 from gpuscan.html_table import html_table
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.error_translation import OpenDevice
     from gpuscan.device.steps import Dispatch
 
 

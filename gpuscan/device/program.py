@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from gpuscan.device.buffer_pool import Allocation, SizedAllocation
-from gpuscan.device.guards import OpenDevice
+from gpuscan.device.error_translation import OpenDevice
 from gpuscan.device.reports import Run, SortRun, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, ClearPart, Copy, CopyPart, Dispatch, Grid, Part, Stage, Step
 from gpuscan.operators.parameters import Expression

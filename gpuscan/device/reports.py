@@ -25,7 +25,7 @@ from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, S
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.error_translation import OpenDevice
     from gpuscan.device.queue import Queue
     from gpuscan.planning.plan import ScanPlan
 

@@ -16,7 +16,7 @@ from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import strategy_asked_for
 
 if TYPE_CHECKING:
-    from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.error_translation import OpenDevice
 
 # A strategy is given up once it has timed out this often within the following time, in seconds. One timeout says
 # little: other programs that use the GPU can cause it.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import join_axes
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import WORDS, bind_range, bindable, contiguous, duplicate
-from gpuscan.engine.record import are_owned, new_validation_flag, submit_stage
+from gpuscan.engine.plan_steps import are_owned, new_validation_flag, submit_stage
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.groups import labels_error

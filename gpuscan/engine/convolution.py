@@ -11,7 +11,7 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import bindable, contiguous
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 
 # The kernel counts samples in 32 bits.

@@ -10,12 +10,12 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Clear
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous
-from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
+from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.operators.parameter_array import HostArray, arrays_hold, words_of_floats
 from gpuscan.planning.counting_plan import SelectPlan, plan_count

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.engine.array_views import ArrayView, view_of_array
 from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import (

@@ -11,11 +11,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding, Copy
 from gpuscan.device.strides import c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, submit_stage
+from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.copy_tiles import TILE_BYTES, axes_of_tiles, count_tiles, takes_tiles, words_of_tiles
 from gpuscan.planning.heuristics import heuristics_for

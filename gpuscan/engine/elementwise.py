@@ -12,13 +12,13 @@ from gpuscan.array_types import AnyDType
 from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import broadcast_strides, c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copy_view, elements_of, write_elements
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import trace_function

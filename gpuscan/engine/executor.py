@@ -29,7 +29,7 @@ from gpuscan.engine.endpoints import DeviceSink, DeviceSource
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.record import Buffers, are_owned, find_piece_position, steps_of_plan
+from gpuscan.engine.plan_steps import Buffers, are_owned, find_piece_position, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.planning.plan import choose_tile, plan_scan
 from gpuscan.planning.transfer_heuristics import TRANSFERS

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
@@ -24,7 +24,7 @@ from gpuscan.engine.group_tables import (
     reduce_by_table,
 )
 from gpuscan.engine.groups import group_elements
-from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
+from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import find_or_make_problem

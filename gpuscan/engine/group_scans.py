@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import write_to_outputs
@@ -32,8 +32,8 @@ from gpuscan.engine.group_tables import (
 )
 from gpuscan.engine.groups import SortedLabels, mark_missing, scan_in_order, search_missing, sort_into
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
+from gpuscan.engine.plan_steps import are_owned, new_validation_flag, stage_dispatch, uniform_of
 from gpuscan.engine.preparation import prepare_problem
-from gpuscan.engine.record import are_owned, new_validation_flag, stage_dispatch, uniform_of
 from gpuscan.engine.sorting import partition, plan_partition
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from gpuscan.planning.spec import scan_spec

@@ -10,15 +10,15 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
+from gpuscan.engine.plan_steps import are_owned, new_validation_flag, uniform_of
 from gpuscan.engine.preparation import prepare_problem
-from gpuscan.engine.record import are_owned, new_validation_flag, uniform_of
 from gpuscan.operators.parameter_array import combine_arrays
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups

@@ -10,7 +10,7 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.steps import Binding, Clear, Dispatch
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.device_seeds import bind_seeds
-from gpuscan.engine.record import max_workgroups
+from gpuscan.engine.plan_steps import max_workgroups
 from gpuscan.planning.plan import grid_of
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding, Clear, Copy, Step
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
+from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.sizes import apply
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty, upload_words
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.engine.compaction import entry_bytes, gather_entries, indices_of_rows
 from gpuscan.engine.element_copy import bindable
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import DeviceMemoryError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import empty, upload_array
 from gpuscan.elements import words_of
-from gpuscan.engine.record import Buffers, steps_of_plan
+from gpuscan.engine.plan_steps import Buffers, steps_of_plan
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field

@@ -21,7 +21,7 @@ from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
-from gpuscan.engine.record import (
+from gpuscan.engine.plan_steps import (
     WORKGROUP_SIZE,
     are_owned,
     find_piece_position,

@@ -31,7 +31,7 @@ from gpuscan.engine.element_copy import (
 )
 from gpuscan.engine.endpoints import DeviceSink
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
-from gpuscan.engine.record import are_owned, new_validation_flag, submit_stage, uniform_of
+from gpuscan.engine.plan_steps import are_owned, new_validation_flag, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.parameter_array import HostArray, combine_arrays
 from gpuscan.planning.segment_plan import plan_segments

@@ -11,10 +11,10 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Copy, Dispatch, Step
 from gpuscan.device.transfer import round_up, upload
-from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
+from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
 
 Array = AnyArray

@@ -10,13 +10,13 @@ import numpy as np
 
 from gpuscan.codegen.elementwise_text import LoopText, elementwise_code
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Field, Scalar, word_dtype
 from gpuscan.engine.element_copy import duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, check_numbers, in_dtype
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.packed_fields import STORAGE_LIMIT

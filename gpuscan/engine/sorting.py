@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.reports import SortRun, read_report
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunKind
@@ -27,7 +27,7 @@ from gpuscan.engine.element_copy import (
     copy_view,
     transpose_elements,
 )
-from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
+from gpuscan.engine.plan_steps import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.key_heuristics import sort_heuristics_for
 from gpuscan.planning.sort_plan import (

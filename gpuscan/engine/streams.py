@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.guards import guard_steps
+from gpuscan.device.error_translation import guard_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up

@@ -15,7 +15,7 @@ from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
 from gpuscan.device.steps import Binding
 from gpuscan.engine.array_views import PARAMETERS
-from gpuscan.engine.record import Buffers, steps_of_plan
+from gpuscan.engine.plan_steps import Buffers, steps_of_plan
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext

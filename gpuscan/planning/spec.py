@@ -37,7 +37,7 @@ ACCESS_BYTES = 16
 
 @dataclass(frozen=True)
 class StepCodes(HashedOnce):
-    """The code of the steps of a loop; see `gpuscan.problem.own_steps.OwnSteps`.
+    """The code of the steps of a loop; see `gpuscan.problem.loop_steps.OwnSteps`.
 
     Attributes:
         state, take, finish, first, extend, settle: the functions.

@@ -30,7 +30,7 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, trace_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
-from gpuscan.problem.own_steps import OwnSteps
+from gpuscan.problem.loop_steps import OwnSteps
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, heads_of
 

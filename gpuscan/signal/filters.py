@@ -12,7 +12,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.outputs import reduce_rows
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.engine.convolution import convolve
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_array

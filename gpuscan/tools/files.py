@@ -17,7 +17,7 @@ from gpuscan.api.progress_bar import display_bar
 from gpuscan.array_types import AnyArray
 from gpuscan.device.adapters import NUMPY
 from gpuscan.device.profiles import Profile
-from gpuscan.engine.finished_bytes import Progress, watch_progress
+from gpuscan.engine.progress import Progress, watch_progress
 from gpuscan.replaced_file import replace_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.option_types import gpu_device

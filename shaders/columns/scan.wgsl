@@ -15,7 +15,7 @@
 {% from "columns/prefix_result.wgsl" import name_prefix with context %}
 {% from "shared/main.wgsl" import main with context %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
-{% include "scan/own_tile.wgsl" %}
+{% include "scan/begin_tile.wgsl" %}
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
     let position = position_of(tile, lane);

@@ -10,7 +10,7 @@
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 
 {% if kernel.takes_steps %}
-{% include "scan/own_steps.wgsl" %}
+{% include "scan/loop_steps.wgsl" %}
 {% elif kernel.loads_words_first %}
 {% include "scan/load_words.wgsl" %}
 {% else %}

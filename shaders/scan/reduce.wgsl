@@ -10,7 +10,7 @@
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
-{% include "scan/own_tile.wgsl" %}
+{% include "scan/begin_tile.wgsl" %}
     let aggregate = reduce_tile(tile, invocation);
     if (invocation == 0u) {
         write_total(tile, aggregate);

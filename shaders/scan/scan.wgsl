@@ -37,7 +37,7 @@ var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
-{% include "scan/own_tile.wgsl" %}
+{% include "scan/begin_tile.wgsl" %}
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
     let subgroup = invocation / SUBGROUP_SIZE;

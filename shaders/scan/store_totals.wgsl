@@ -15,7 +15,7 @@
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
-{% include "scan/own_tile.wgsl" %}
+{% include "scan/begin_tile.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, tile, {{ "invocation / SUBGROUP_SIZE" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}

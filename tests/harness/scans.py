@@ -17,7 +17,7 @@ from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.engine.record import find_piece_position
+from gpuscan.engine.plan_steps import find_piece_position
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve

@@ -11,7 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.device_array import upload_array
-from gpuscan.engine.record import stage_dispatch
+from gpuscan.engine.plan_steps import stage_dispatch
 from gpuscan.engine.sorting import sort_device
 from gpuscan.planning import key_heuristics
 

@@ -15,7 +15,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.steps import Binding
 from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.elements import words_of
-from gpuscan.engine.record import Buffers, record
+from gpuscan.engine.plan_steps import Buffers, record
 from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS

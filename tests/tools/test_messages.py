@@ -17,7 +17,7 @@ from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.output import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_of
-from gpuscan.tools.process import in_command_words
+from gpuscan.tools.run_command import in_command_words
 from tests.tools.command_line import fails, run
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")

@@ -17,7 +17,7 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.device.program import Program, ProgramTemplate, Recording
 from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
 from gpuscan.sizes import SizeTrace, apply, concrete

@@ -9,7 +9,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.api.loop_arguments import loop_arguments
-from gpuscan.api.loop_runs import LoopRun
+from gpuscan.api.loop_scans import LoopRun
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.semirings import ScaledMaps, multiply_scaled, scale_number
 from gpuscan.planning.spec import ScanSpec, scan_spec

@@ -9,10 +9,10 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.guards import guarded
+from gpuscan.device.error_translation import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.kernel import RUNS_AT
 from gpuscan.planning.plan import LENGTH_LIMIT
