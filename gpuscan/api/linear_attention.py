@@ -25,8 +25,8 @@ from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
 from gpuscan.sizes import apply
 
-# A part of the batches and of the heads.
-Part = tuple[slice, slice]
+# The slices that cut a part out of the batches and of the heads.
+PartSlices = tuple[slice, slice]
 # The index of the first state among the arrays of a call.
 _FIRST_STATE = 5
 T = TypeVar("T")
@@ -380,7 +380,7 @@ class _Call:
         parts = list(self._parts(device._context.binding_limit // 4))
         whole: list[SomeArray] = []
 
-        def compute_part(part: Part) -> list[Pending]:
+        def compute_part(part: PartSlices) -> list[Pending]:
             inputs = self.arrays.map(partial(self._make_bindable, part if len(parts) > 1 else None))
             attention = DeviceAttention(
                 inputs.q, inputs.k, inputs.v, inputs.g, inputs.beta, self.scale, inputs.initial_state
@@ -405,7 +405,7 @@ class _Call:
                 wait()
         return whole
 
-    def _parts(self, limit: int) -> Iterator[Part]:
+    def _parts(self, limit: int) -> Iterator[PartSlices]:
         """Yield parts of the batches and heads, so small that a device can bind each of their arrays."""
         batches, heads, keys, values = self._state_shape
         length = self.arrays.k.shape[1]
@@ -419,7 +419,7 @@ class _Call:
             for head in range(0, heads, own_heads):
                 yield slice(batch, batch + own_batches), slice(head, head + own_heads)
 
-    def _make_bindable(self, part: Part | None, array: SomeArray, is_state: bool) -> DeviceArray:
+    def _make_bindable(self, part: PartSlices | None, array: SomeArray, is_state: bool) -> DeviceArray:
         """Return an array, or a part of it, on the device, where a shader can bind it."""
         if part is not None:
             array = array[_within(part, is_state)]
@@ -442,7 +442,7 @@ def _as_numpy(array: SomeArray, _: bool) -> AnyArray:
     return np.asarray(array)
 
 
-def _within(part: Part, is_state: bool) -> tuple[slice, ...]:
+def _within(part: PartSlices, is_state: bool) -> tuple[slice, ...]:
     batch, head = part
     return (batch, head) if is_state else (batch, slice(None), head)
 

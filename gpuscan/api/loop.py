@@ -39,7 +39,7 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.classes import Derivation, LoopForm, form_of
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.mobius import MobiusMaps
-from gpuscan.operators.loops.stage import Stage
+from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
@@ -54,7 +54,7 @@ _ROUNDINGS = 16
 _DAMPING = 0.5
 # How many numbers are looked at in one go, which stay in a cache.
 _LOOKED_AT = 1 << 15
-# The kinds of stages that are exact for all integers, since integers wrap.
+# The classes that are exact for all integers, since integers wrap.
 _EXACT = frozenset({"affine", "extremum", "bitwise", "fold", "finite-state"})
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
@@ -508,17 +508,17 @@ def may_be_wrong(arguments: LoopArguments, derivation: Derivation, results: list
     if any(_is_odds(stage) for stage in derivation.stages):
         return True
     # The sign of a zero decides the sign of an infinity, which a quotient of sums of products does not have.
-    zeros = not any(stage.kind == "mobius" for stage in derivation.stages)
+    zeros = not any(stage.class_name == "mobius" for stage in derivation.stages)
     given: list[object] = [*arguments.init, *arguments.xs, *results]
     return any(isinstance(array, Array) or not _is_moderate(np.asarray(array), zeros) for array in given)
 
 
-def _is_checked(arguments: LoopArguments, stage: Stage) -> bool:
-    scalars = [arguments.step.states[index].scalar for index in stage.places]
-    return any(scalar.kind in ("float", "complex") for scalar in scalars) or stage.kind not in _EXACT
+def _is_checked(arguments: LoopArguments, stage: LoopStage) -> bool:
+    scalars = [arguments.step.states[index].scalar for index in stage.state_indices]
+    return any(scalar.kind in ("float", "complex") for scalar in scalars) or stage.class_name not in _EXACT
 
 
-def _is_odds(stage: Stage) -> bool:
+def _is_odds(stage: LoopStage) -> bool:
     return isinstance(stage.composition, MobiusMaps) and stage.composition.odds
 
 
@@ -561,8 +561,10 @@ def check_results(arguments: LoopArguments, derivation: Derivation, reverse: boo
         if node.op != "input":
             run.node_arrays.pop(node.index, None)
     for stage in derivation.stages:
-        wanted = run.map_nodes([[step.results[p]] for p in stage.places], [run.field_of(p) for p in stage.places])
-        for index, expected in zip(stage.places, wanted, strict=True):
+        wanted = run.map_nodes(
+            [[step.results[p]] for p in stage.state_indices], [run.field_of(p) for p in stage.state_indices]
+        )
+        for index, expected in zip(stage.state_indices, wanted, strict=True):
             actual, old = (np.asarray(node_arrays[nodes[index].index].array) for nodes in (step.results, step.states))
             if not _are_close(actual, np.asarray(expected), old, stage):
                 return None
@@ -570,7 +572,7 @@ def check_results(arguments: LoopArguments, derivation: Derivation, reverse: boo
     return run.finish()
 
 
-def _are_close(actual: AnyArray, expected: AnyArray, old: AnyArray, stage: Stage) -> bool:
+def _are_close(actual: AnyArray, expected: AnyArray, old: AnyArray, stage: LoopStage) -> bool:
     if actual.dtype.kind in "biu":
         return bool(np.array_equal(actual, expected))
     if actual.dtype.kind == "c":
@@ -583,7 +585,7 @@ def _are_close(actual: AnyArray, expected: AnyArray, old: AnyArray, stage: Stage
         size = np.maximum(np.abs(expected), np.where(np.isfinite(old), np.abs(old), 0))
         close = np.isfinite(actual) & (np.abs(actual - expected) <= tolerance * size)
     close |= (actual == expected) | np.isnan(actual) & np.isnan(expected)
-    if stage.kind == "mobius":
+    if stage.class_name == "mobius":
         close &= (expected != 0) | (actual != 0) | (np.signbit(actual) == np.signbit(expected))
     if _is_odds(stage):
         # A probability that the loop has rounded to 1 may stay there for good.

@@ -35,7 +35,7 @@ from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.classes import Derivation
 from gpuscan.operators.loops.finite_state import TableMaps
-from gpuscan.operators.loops.stage import Stage, operator_of, trace_node
+from gpuscan.operators.loops.stage import LoopStage, operator_of, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, combine_arrays
 from gpuscan.operators.trace import Map
@@ -73,7 +73,7 @@ class LoopRun:
     def run(self) -> tuple[object, object]:
         """Return the last carry and the outputs, in the user's structures."""
         step, stages = self.step, self.derivation.stages
-        recurrent = {state_index for stage in stages for state_index in stage.places}
+        recurrent = {state_index for stage in stages for state_index in stage.state_indices}
         old_of = {node.index: state_index for state_index, node in enumerate(step.states)}
         # A result that is not computed from the carry, or is a number that is there already, is no array to wait for.
         self.new_of = {
@@ -91,7 +91,9 @@ class LoopRun:
         old_needed: set[int] = set()
         for stage in stages:
             earlier = {
-                index: state_index for index, state_index in self.new_of.items() if state_index not in stage.places
+                index: state_index
+                for index, state_index in self.new_of.items()
+                if state_index not in stage.state_indices
             }
             nodes = [*stage.numbers, *([stage.constant] if stage.constant is not None else [])]
             news, olds = needs(nodes, earlier)
@@ -104,7 +106,7 @@ class LoopRun:
         news, olds = needs(step.outputs, self.new_of)
         order = self._order()
         fused = self._find_fused(order, news, olds)
-        unfused = news - (set(fused.places) if fused is not None else set())
+        unfused = news - (set(fused.state_indices) if fused is not None else set())
         new_needed |= unfused
         old_needed |= olds
         pending = set(old_needed)
@@ -124,7 +126,7 @@ class LoopRun:
                     self.set_old(item, array)
                 continue
             outputs = list(step.outputs) if item is fused else []
-            wanted = [p for p in item.places if p in new_needed or p in old_needed]
+            wanted = [p for p in item.state_indices if p in new_needed or p in old_needed]
             results = self._stage(item, [p for p in wanted if p in new_needed], wanted, outputs, old_needed)
             if item is fused:
                 ys = results
@@ -139,22 +141,22 @@ class LoopRun:
 
     def all_states(self) -> None:
         """Compute the arrays of all old and new numbers of the carry."""
-        self.new_of = {self.step.results[p].index: p for stage in self.derivation.stages for p in stage.places}
+        self.new_of = {self.step.results[p].index: p for stage in self.derivation.stages for p in stage.state_indices}
         for item in self._order():
             if isinstance(item, int):
                 (array,) = self.map_nodes([[self.step.results[item]]], [self.field_of(item)])
                 self.set_old(item, array)
                 self.keep_last(item, array)
             else:
-                self._stage(item, item.places, item.places, [], set(item.places))
+                self._stage(item, item.state_indices, item.state_indices, [], set(item.state_indices))
 
-    def _order(self) -> list[Stage | int]:
+    def _order(self) -> list[LoopStage | int]:
         """Return the stages and the numbers that are computed directly, each after what it depends on."""
         step = self.step
         state_indices = {node.index: state_index for state_index, node in enumerate(step.states)}
-        items: list[Stage | int] = [*self.derivation.direct, *self.derivation.stages]
-        provides = {item: set(item.places) if isinstance(item, Stage) else {item} for item in items}
-        ordered: list[Stage | int] = []
+        items: list[LoopStage | int] = [*self.derivation.direct, *self.derivation.stages]
+        provides = {item: set(item.state_indices) if isinstance(item, LoopStage) else {item} for item in items}
+        ordered: list[LoopStage | int] = []
         done: set[int] = set()
         while items:
             for item in items:
@@ -173,17 +175,17 @@ class LoopRun:
                 raise AssertionError("the parts of a loop depend on each other in a circle")
         return ordered
 
-    def _find_fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
+    def _find_fused(self, order: Sequence[LoopStage | int], news: set[int], olds: set[int]) -> LoopStage | None:
         """Return the stage that computes the outputs when it stores its results; None if a separate map computes them.
 
         It is the last stage that the outputs need, and they need no old numbers of that stage.
         """
         for item in reversed(order):
-            own = set(item.places) if isinstance(item, Stage) else {item}
+            own = set(item.state_indices) if isinstance(item, LoopStage) else {item}
             if olds & own:
                 return None
             if news & own:
-                return item if isinstance(item, Stage) else None
+                return item if isinstance(item, LoopStage) else None
         return None
 
     def field_of(self, state_index: int) -> Field:
@@ -192,7 +194,7 @@ class LoopRun:
     # ----- Stages
 
     def _stage(
-        self, stage: Stage, new: Sequence[int], wanted: Sequence[int], outputs: Sequence[Node], old_needed: set[int]
+        self, stage: LoopStage, new: Sequence[int], wanted: Sequence[int], outputs: Sequence[Node], old_needed: set[int]
     ) -> list[SomeArray]:
         """Run a stage, keep the arrays of numbers that are wanted, and return the arrays of the outputs.
 
@@ -238,7 +240,7 @@ class LoopRun:
         for number, (nodes, field) in enumerate(output_groups):
             # The last carry is read from outputs that are new numbers.
             for component, node in enumerate(nodes):
-                for state_index in stage.places:
+                for state_index in stage.state_indices:
                     fits = field.scalar == step.states[state_index].scalar
                     if step.results[state_index] is node and state_index not in self.lasts and fits:
                         self.keep_last(state_index, _component(ys[number], field, component))
@@ -246,7 +248,7 @@ class LoopRun:
 
     def problem(
         self,
-        stage: Stage,
+        stage: LoopStage,
         nodes: Sequence[Sequence[Node]],
         fields: Sequence[Field],
         targets: Sequence[Node] | None = None,
@@ -264,7 +266,7 @@ class LoopRun:
         step = self.step
         flat = [node for group in nodes for node in group]
         targets_given = targets is not None
-        targets = [step.results[state_index] for state_index in stage.places] if targets is None else targets
+        targets = [step.results[state_index] for state_index in stage.state_indices] if targets is None else targets
         own = {node.index: state_index for state_index, node in enumerate(targets)}
         carried = self._find_carried(flat, own)
         flagged = stage.constant is not None
@@ -325,7 +327,7 @@ class LoopRun:
 
     def _after(
         self,
-        stage: Stage,
+        stage: LoopStage,
         element: Element,
         carried: Sequence[Node],
         nodes: Sequence[Sequence[Node]],
@@ -362,10 +364,14 @@ class LoopRun:
         raise AssertionError("the carry has fewer numbers")
 
     def _seeds(
-        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, object]], start: Sequence[SomeArray] | None
+        self,
+        stage: LoopStage,
+        element: Element,
+        rest: Sequence[tuple[Scalar, object]],
+        start: Sequence[SomeArray] | None,
     ) -> tuple[SomeArray, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
-        given = [self.initial(state_index) for state_index in stage.places] if start is None else list(start)
+        given = [self.initial(state_index) for state_index in stage.state_indices] if start is None else list(start)
         count = len(stage.numbers)
         rows = int(np.prod(self.arguments.others, dtype=np.int64))
         if any(isinstance(value, Array) for value in given):
@@ -390,7 +396,7 @@ class LoopRun:
         seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
         return tuple(seeds)
 
-    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
+    def _seeds_on_device(self, stage: LoopStage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
         assert self.device is not None
         context = self.device._context
         arrays = [
@@ -520,7 +526,7 @@ class LoopRun:
         if 0 in self.shape:
             return self._initial_carry()
         for stage in self.derivation.stages:
-            missing = [state_index for state_index in stage.places if state_index not in self.lasts]
+            missing = [state_index for state_index in stage.state_indices if state_index not in self.lasts]
             if missing:
                 for state_index, value in zip(missing, self._reduce(stage, missing), strict=True):
                     self.lasts[state_index] = value
@@ -559,7 +565,7 @@ class LoopRun:
         (last,) = part_of(self, node_arrays, shape).map_nodes([[node]], [self.field_of(state_index)])
         return last.reshape(self.arguments.others)
 
-    def _reduce(self, stage: Stage, state_indices: Sequence[int]) -> list[SomeArray]:
+    def _reduce(self, stage: LoopStage, state_indices: Sequence[int]) -> list[SomeArray]:
         """Return the last values of numbers that no array has: a reduction of the stage's maps."""
         nodes = [[self.step.results[state_index]] for state_index in state_indices]
         problem = self.problem(stage, nodes, [self.field_of(state_index) for state_index in state_indices])

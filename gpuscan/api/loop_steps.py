@@ -13,7 +13,7 @@ from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Graph, Node
-from gpuscan.operators.loops.stage import Stage, trace_node
+from gpuscan.operators.loops.stage import LoopStage, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.problem.loop_steps import OwnSteps
@@ -84,7 +84,7 @@ def cut_inputs(nodes: Sequence[Node], stops: Mapping[int, object]) -> list[Node]
 
 def own_steps(
     step: Step,
-    stage: Stage,
+    stage: LoopStage,
     before: Map,
     sources: Sources,
     carried: Sequence[Node],
@@ -93,7 +93,7 @@ def own_steps(
 ) -> OwnSteps | None:
     """Return the stage's steps as the user wrote them; None if a scan has to combine maps at each element."""
     maps = stage.composition
-    olds, news = ([numbers[index] for index in stage.places] for numbers in (step.states, step.results))
+    olds, news = ([numbers[index] for index in stage.state_indices] for numbers in (step.states, step.results))
     rounded = any(node.scalar.kind == "float" and node.scalar.bits == 16 for node in olds)
     if not maps.takes_steps or rounded or not sources.have(news, olds):
         return None
@@ -125,7 +125,7 @@ def own_steps(
     )
 
 
-def _composing(stage: Stage, sources: Sources, element: Element, carried: Sequence[Node]) -> tuple[Map, Map, Map]:
+def _composing(stage: LoopStage, sources: Sources, element: Element, carried: Sequence[Node]) -> tuple[Map, Map, Map]:
     """Return how maps are composed within a chunk: `OwnSteps.first`, `OwnSteps.extend` and `OwnSteps.settle`."""
     maps, count = stage.composition, len(stage.numbers)
     flags = [] if stage.constant is None else [stage.constant]

@@ -181,7 +181,7 @@ class _Backward:
                 node = graph.input(5, number, component, field.scalar)
                 run.node_arrays[node.index] = NodeArray(array, field, component)
                 outputs.append(node)
-        olds = [step.states[index] for index in linearised.places]
+        olds = [step.states[index] for index in linearised.state_indices]
         jacobian = linearised.jacobian()
         transposed = [list(row) for row in zip(*jacobian, strict=True)]
         shift = linearised.backwards([], outputs, olds)
@@ -210,7 +210,7 @@ class _Backward:
                 else:
                     number = array[(..., *at)] if field.shape else array
                     numbers.append(number.astype(dtype))
-        return [numbers[index] for index in self.linearised.places]
+        return [numbers[index] for index in self.linearised.state_indices]
 
     def _of_inputs(self, after: Sequence[Node], outputs: Sequence[Node | None]) -> object:
         """Return the gradients of the arrays of x."""
@@ -238,7 +238,7 @@ class _Backward:
             # The last carry is init itself.
             numbers = {
                 state_index: start if isinstance(start, Array) else run.move_to_device(np.broadcast_to(start, others))
-                for state_index, start in zip(self.linearised.places, self._start(), strict=True)
+                for state_index, start in zip(self.linearised.state_indices, self._start(), strict=True)
             }
         else:
             first = slice(-1, None) if self.reverse else slice(0, 1)
@@ -253,7 +253,7 @@ class _Backward:
             arrays = part_of(run, node_arrays, shape).map_nodes([[node] for node in nodes], fields)
             numbers = {
                 state_index: array.reshape(others)
-                for state_index, array in zip(self.linearised.places, arrays, strict=True)
+                for state_index, array in zip(self.linearised.state_indices, arrays, strict=True)
             }
         leaves: list[SomeArray | np.generic | None] = []
         start = 0

@@ -33,8 +33,8 @@ from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.broadcasting import broadcast_shapes, find_repeated_axes, sum_to_shape
 from gpuscan.reference import selective_stages as stages
 
-# A part of the axes of batches and channels.
-Part = tuple[slice, ...]
+# The slices that cut a part out of the axes of batches and channels.
+PartSlices = tuple[slice, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class SelectiveScan:
         if self._fits(device):
             return self._outputs_on(device, y, last)
 
-        def compute_part(part: Part) -> list[Pending]:
+        def compute_part(part: PartSlices) -> list[Pending]:
             run = StateRun(device, self._sources(device, self.arrays, part)[0])
             h = run.states()[1]
             return _read_all(device, [*run.sum_repeated_axes([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
@@ -104,7 +104,7 @@ class SelectiveScan:
         states, length = self.shape[STATES:]
         outputs = y.reshape(shape), last.reshape(*shape[:3], states, 1)
 
-        def compute_part(part: Part) -> list[Pending]:
+        def compute_part(part: PartSlices) -> list[Pending]:
             results = selective_scan(*map(device.asarray, self._sources(device, arrays, part)[0]))
             # Parts are contiguous, because the first axes are cut first, so results are read directly into the outputs.
             pairs = zip(results, outputs, strict=True)
@@ -123,7 +123,7 @@ class SelectiveScan:
         return softplus(self.dt) if self.softplus else self.dt
 
     def _sources(
-        self, device: Device, arrays: Sequence[Array], part: Part
+        self, device: Device, arrays: Sequence[Array], part: PartSlices
     ) -> tuple[list[SomeArray], DeviceArray | None]:
         """Return a part of the arrays with the step sizes, and with `softplus` what these are computed from."""
         own: list[SomeArray] = [_within(array, part) for array in arrays]
@@ -179,7 +179,7 @@ class SelectiveScan:
             return self._gradients_on(device, grad_y, grad_last)
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
 
-        def compute_part(part: Part) -> list[Pending]:
+        def compute_part(part: PartSlices) -> list[Pending]:
             own, given = self._sources(device, self.arrays, part)
             grads = StateRun(device, own).gradients(grad_y[part], grad_last[part])
             if given is not None:
@@ -200,7 +200,7 @@ class SelectiveScan:
         of_inputs = [np.empty(shape, np.float32) for _ in range(2)]
         of_weights = [np.zeros(array.shape, np.float32) for array in arrays[2:]]
 
-        def compute_part(part: Part) -> list[Pending]:
+        def compute_part(part: PartSlices) -> list[Pending]:
             own, given = self._sources(device, arrays, part)
             own += [_within(array, part) for array in weights]
             grads = selective_gradients(gradient_sources(device._context, *own))
@@ -226,7 +226,7 @@ class SelectiveScan:
         totals = (sum_to_shape(array.shape, grad.reshape(self._whole(array))) for array, grad in pairs)
         return (*(grad.reshape(self.u.shape) for grad in of_inputs), *totals)
 
-    def _state_parts(self) -> Iterator[Part]:
+    def _state_parts(self) -> Iterator[PartSlices]:
         return _parts(self.shape[:STATES], prod(self.shape[STATES:]), ARRAYS.max_states)
 
 
@@ -327,7 +327,7 @@ def _fits(device: Device, dtype: AnyDType, shape: Sequence[int]) -> bool:
     return dtype == np.float32 and prod(shape) > 0 and weights <= device._context.binding_limit
 
 
-def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:
+def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[PartSlices]:
     """Yield parts of the axes of batches and channels. The first axes are cut first.
 
     Args:
@@ -343,7 +343,7 @@ def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:
         yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
 
 
-def _within(array: Array, part: Part) -> Array:
+def _within(array: Array, part: PartSlices) -> Array:
     """Return the part of an array; all of it along axes of length 1."""
     return array[
         tuple(

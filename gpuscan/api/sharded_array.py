@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
 
-Part = TypeVar("Part")
+T = TypeVar("T")
 
 
 class ShardedArray(Distributed):
@@ -497,7 +497,7 @@ def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Seque
     return [Shard(shard.device._executor, numbers[id(shard.device)], p, goes_on) for shard, p, goes_on in parts]
 
 
-def in_order(parts: list[Part], reverse: bool) -> list[Part]:
+def in_order(parts: list[T], reverse: bool) -> list[T]:
     """Return parts of an array in the order of the scan; or bring parts in that order back into the array's order."""
     return parts[::-1] if reverse else parts
 

@@ -258,10 +258,10 @@ class KernelText:
     # ----- Loads of a chunk
 
     @cached_property
-    def places(self) -> list[int]:
-        """The places of the chunk's elements in storage, in the order of the scan. The order is its own inverse."""
-        places = range(self.kernel.tile.chunk)
-        return list(reversed(places)) if self.kernel.reads_backwards else list(places)
+    def positions(self) -> list[int]:
+        """The positions of the chunk's elements in storage, in the order of the scan. The order is its own inverse."""
+        positions = range(self.kernel.tile.chunk)
+        return list(reversed(positions)) if self.kernel.reads_backwards else list(positions)
 
     @property
     def loaded_sources(self) -> list[FieldAccess]:
@@ -343,7 +343,7 @@ class KernelText:
         return [f"select({number}, {zero}, head{position})" for number in numbers]
 
     def _chunk_numbers(self, source: FieldAccess, position: int) -> list[str]:
-        return source.numbers(source.list_words(source.accesses), self.places[position])
+        return source.numbers(source.list_words(source.accesses), self.positions[position])
 
     def _single_numbers(self, source: FieldAccess, position: int) -> list[str]:
         neighbour = {-1: " + 1u", 0: "", 1: " - 1u"}[source.offset]  # rows are reversed
@@ -354,7 +354,7 @@ class KernelText:
     def pack_words(self, destination: FieldAccess, result: str) -> list[str]:
         """Return the storage words of a chunk's results, ``result.format(0)`` and so on, in the order of storage."""
         index = self.destinations.index(destination)
-        results = [self.numbers_of(self.spec.destination, result.format(position)) for position in self.places]
+        results = [self.numbers_of(self.spec.destination, result.format(position)) for position in self.positions]
         values = [number for result in results for number in result[index]]
         return to_storage(destination.field.scalar, self.native_int64, values)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.queue import Queue
-    from gpuscan.device.steps import Stage
+    from gpuscan.device.steps import SlotDispatch
 
 # How many bind groups a device keeps; the least recently used goes first.
 MAX_BIND_GROUPS = 1024
@@ -56,19 +56,19 @@ class BindGroups:
         key = ((id(layout), *places), *(id(part.buffer) for _, part in bound))
         return self._find(key) or self._keep(key, layout, bound)
 
-    def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> wgpu.GPUBindGroup:
-        """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
-        key = (stage.key, *map(id, buffers))
+    def of_dispatch(self, item: SlotDispatch, buffers: Sequence[wgpu.GPUBuffer]) -> wgpu.GPUBindGroup:
+        """Return the bind group of a program's dispatch over the buffers in its slots, which later calls share."""
+        key = (item.key, *map(id, buffers))
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and not self._dropped:
                 self._kept.move_to_end(key)
                 return kept[0]
         bound = [
-            (number, Binding(buffer, part.offset, part.size))
-            for number, part, buffer in zip(stage.numbers, stage.parts, buffers, strict=True)
+            (number, Binding(buffer, binding.offset, binding.size))
+            for number, binding, buffer in zip(item.numbers, item.bindings, buffers, strict=True)
         ]
-        return self._find(key) or self._keep(key, stage.dispatch.layout, bound)
+        return self._find(key) or self._keep(key, item.dispatch.layout, bound)
 
     def _find(self, key: tuple[object, ...]) -> wgpu.GPUBindGroup | None:
         """Return the group that is kept under a key; None if there is none."""

@@ -18,7 +18,18 @@ import numpy as np
 from gpuscan.device.buffer_pool import Allocation, SizedAllocation
 from gpuscan.device.error_translation import OpenDevice
 from gpuscan.device.reports import Run, SortRun, ValidationFlag
-from gpuscan.device.steps import Binding, Clear, ClearPart, Copy, CopyPart, Dispatch, Grid, Part, Stage, Step
+from gpuscan.device.steps import (
+    Binding,
+    Clear,
+    Copy,
+    Dispatch,
+    Grid,
+    SlotBinding,
+    SlotClear,
+    SlotCopy,
+    SlotDispatch,
+    Step,
+)
 from gpuscan.operators.parameters import Expression
 from gpuscan.sizes import Size, SizeFormula, SizeTrace
 
@@ -121,7 +132,7 @@ class RunStart(NamedTuple):
     timeout_seconds: float = 0.0
 
 
-Item = Stage | ClearPart | CopyPart | RunStart
+Item = SlotDispatch | SlotClear | SlotCopy | RunStart
 
 
 class ChangingConstant:
@@ -219,15 +230,15 @@ class Program:
         steps: list[Any] = []
         profiled = context.profiles.active
         for item in self.items:
-            if isinstance(item, Stage):
+            if isinstance(item, SlotDispatch):
                 offset = item.offset
                 if item.run is not None:
                     assert offset is not None
                     offset += started[item.run].offset
                 if profiled:
-                    steps.append(_dispatch(item, slots, offset))
+                    steps.append(_fill_slots(item, slots, offset))
                     continue
-                group = groups.of_stage(item, [slots[slot] for slot in item.slots])
+                group = groups.of_dispatch(item, [slots[slot] for slot in item.slots])
                 grid = item.dispatch.grid
                 steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
             elif isinstance(item, RunStart):
@@ -237,7 +248,7 @@ class Program:
                 if item.report is not None:
                     safe_until = time.perf_counter() + item.timeout_seconds
                     reports.append((_run_of(item.report, run), safe_until))
-            elif isinstance(item, ClearPart):
+            elif isinstance(item, SlotClear):
                 steps.append(Clear(slots[item.slot], item.offset, item.size))
             else:
                 source, destination = slots[item.source], slots[item.destination]
@@ -262,18 +273,18 @@ def _run_of(report: ScanPlan | str, start: RunBuffers) -> Run | SortRun:
     return Run(report, start.state, start.epoch)
 
 
-def _grid(grid: Grid | Part, slots: Sequence[object]) -> Grid:
+def _grid(grid: Grid | SlotBinding, slots: Sequence[object]) -> Grid:
     """Return a grid, with the buffer that holds it in the place of its slot."""
-    return Binding(slots[grid.slot], grid.offset, grid.size) if isinstance(grid, Part) else grid
+    return Binding(slots[grid.slot], grid.offset, grid.size) if isinstance(grid, SlotBinding) else grid
 
 
-def _dispatch(stage: Stage, slots: Sequence[object], offset: int | None) -> Dispatch:
-    """Return the dispatch of a stage over the buffers in the slots."""
+def _fill_slots(item: SlotDispatch, slots: Sequence[object], offset: int | None) -> Dispatch:
+    """Return a dispatch over the buffers in the slots."""
     bound = [
-        (number, Binding(slots[part.slot], part.offset, part.size))
-        for number, part in zip(stage.numbers, stage.parts, strict=True)
+        (number, Binding(slots[binding.slot], binding.offset, binding.size))
+        for number, binding in zip(item.numbers, item.bindings, strict=True)
     ]
-    return stage.dispatch._replace(bound=bound, offset=offset, grid=_grid(stage.dispatch.grid, slots))
+    return item.dispatch._replace(bound=bound, offset=offset, grid=_grid(item.dispatch.grid, slots))
 
 
 class _Words(NamedTuple):
@@ -533,7 +544,7 @@ class Recording:
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
-            parts = [Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)]
+            bindings = [SlotBinding(slot, b.offset, b.size) for slot, (_, b) in zip(numbers, step.bound, strict=False)]
             run = next((slot.index for slot in slots if slot.role == "params"), None)
             offset = step.offset
             if offset is None:
@@ -543,15 +554,16 @@ class Recording:
             grid: Any = step.grid
             indirect = isinstance(grid, Binding)
             if indirect:
-                grid = Part(numbers[-1], grid.offset, grid.size)
+                grid = SlotBinding(numbers[-1], grid.offset, grid.size)
             blank = step._replace(bound=(), offset=None, grid=grid)
             bound = tuple([number for number, _ in step.bound])
-            key = (id(step.layout), *[(number, part.offset, part.size) for number, part in step.bound])
-            return Stage(blank, bound, tuple(parts), tuple(numbers[: len(parts)]), indirect, key, run, offset)
+            key = (id(step.layout), *[(number, binding.offset, binding.size) for number, binding in step.bound])
+            own_slots = tuple(numbers[: len(bindings)])
+            return SlotDispatch(blank, bound, tuple(bindings), own_slots, indirect, key, run, offset)
         if isinstance(step, Clear):
-            return ClearPart(slots[0].number, step.offset, step.size)
+            return SlotClear(slots[0].number, step.offset, step.size)
         source, destination = (slot.number for slot in slots)
-        return CopyPart(source, step.source_offset, destination, step.destination_offset, step.size)
+        return SlotCopy(source, step.source_offset, destination, step.destination_offset, step.size)
 
 
 def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingConstant | Size | bytes:

@@ -86,7 +86,7 @@ Step = Dispatch | Clear | Copy
 # ----- Slots of programs
 
 
-class Part(NamedTuple):
+class SlotBinding(NamedTuple):
     """A part of the buffer in a slot."""
 
     slot: int
@@ -94,14 +94,14 @@ class Part(NamedTuple):
     size: int | None
 
 
-class Stage(NamedTuple):
+class SlotDispatch(NamedTuple):
     """A `Dispatch` over slots.
 
     Attributes:
         dispatch: the dispatch, without its bindings and its dynamic offset.
-        numbers, parts: the number of each binding, and the part of a slot that it binds.
-        slots: the slots of the parts.
-        indirect: True if the grid is in a buffer: the dispatch's grid is a `Part` then.
+        numbers, bindings: the number of each binding, and the part of a slot that it binds.
+        slots: the slots of the bindings.
+        indirect: True if the grid is in a buffer: the dispatch's grid is a `SlotBinding` then.
         key: the key of its bind groups, without the ids of their buffers.
         run: the index of the run that the parameters belong to; None if they are constants.
         offset: the dynamic offset, from the first parameters of the run if there is one; None without.
@@ -109,7 +109,7 @@ class Stage(NamedTuple):
 
     dispatch: Dispatch
     numbers: tuple[int, ...]
-    parts: tuple[Part, ...]
+    bindings: tuple[SlotBinding, ...]
     slots: tuple[int, ...]
     indirect: bool
     key: tuple[object, ...]
@@ -117,7 +117,7 @@ class Stage(NamedTuple):
     offset: int | None
 
 
-class ClearPart(NamedTuple):
+class SlotClear(NamedTuple):
     """A `Clear` of a part of a slot."""
 
     slot: int
@@ -125,7 +125,7 @@ class ClearPart(NamedTuple):
     size: int
 
 
-class CopyPart(NamedTuple):
+class SlotCopy(NamedTuple):
     """A `Copy` from a part of a slot to another slot."""
 
     source: int

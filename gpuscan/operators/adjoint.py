@@ -158,9 +158,9 @@ class _Derivation:
     def _apply_operator(self, flat: Sequence[Node], left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
         """Return the operator's results for these arguments."""
         pairs = [(i, component) for i, field in enumerate(self.element.fields) for component in range(field.count)]
-        places = {pair: index for index, pair in enumerate(pairs)}
+        index_of = {pair: index for index, pair in enumerate(pairs)}
         inputs = [node for node in reachable(flat) if node.op == "input"]
-        return copy_nodes(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
+        return copy_nodes(flat, self.graph, {n: (left, right)[n.data[0]][index_of[n.data[1:]]] for n in inputs})
 
     def _join_units(self, units: Any, scalar: Scalar) -> Node:
         """Return the next number of an element, made from the next one or two numbers of the recurrence."""
@@ -216,7 +216,7 @@ class _Derivation:
         carried = self._find_carried_numbers(results)
         maps = transitions(pattern, len(carried))
         scalars = [self.scalar] * (maps.width - len(carried)) + [node.scalar for node in carried]
-        before = [*(matrix[index] for index in maps.places), *vector, *carried]
+        before = [*(matrix[index] for index in maps.entries), *vector, *carried]
         slots, step = self._before(before, maps.element(scalars))
         after = self._after(maps, scalars, carried, results, [*fields, *firsts])
         return Adjoint(slots, step, maps.operator, after, bundle_of(firsts), self.start)
@@ -300,8 +300,10 @@ class _Derivation:
         inputs = [node for node in reachable(numbers) if node.op == "input"]
         used = tuple(slots[i] for i in sorted({node.data[1] for node in inputs}))
         graph = Graph()
-        places = {node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs}
-        nodes = [[node] for node in copy_nodes(numbers, graph, places)]
+        new_inputs = {
+            node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs
+        }
+        nodes = [[node] for node in copy_nodes(numbers, graph, new_inputs)]
         return used, map_of(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
 
     def _after(
@@ -311,15 +313,15 @@ class _Derivation:
         """Return the function that takes an element of the recurrence to the results."""
         graph = Graph()
         inputs = [graph.input(0, i, 0, scalar) for i, scalar in enumerate(scalars)]
-        stored = len(maps.places)
+        stored = len(maps.entries)
         vector = list(self.fields).index(Slot("vector"))
-        places = {
+        new_inputs = {
             node: inputs[stored + node.data[2]]
             for node in reachable(results)
             if node.op == "input" and node.data[1] == vector
         }
-        places |= dict(zip(carried, inputs[stored + maps.size :], strict=True))
-        nodes = iter(copy_nodes(results, graph, places))
+        new_inputs |= dict(zip(carried, inputs[stored + maps.size :], strict=True))
+        nodes = iter(copy_nodes(results, graph, new_inputs))
         by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
         return map_of(graph, maps.element(scalars), by_field, bundle_of(fields))
 
@@ -333,8 +335,8 @@ def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], resu
         compute = trace_again if isinstance(leaves[0], Traced) else evaluate_fields
         return result.structure.unflatten(compute(fields, source, result, leaves))
 
-    places = tuple(node.index for nodes in fields for node in nodes)
-    return Map(function, source, (*graph.describe_nodes(), places, result), traced)
+    indices = tuple(node.index for nodes in fields for node in nodes)
+    return Map(function, source, (*graph.describe_nodes(), indices, result), traced)
 
 
 # ----- Neighbouring elements, and sums
@@ -494,14 +496,14 @@ class Transitions:
 
     Attributes:
         pattern: the class of each entry.
-        places: for each class that is stored, an entry of it.
+        entries: for each class that is stored, an entry of it.
         operator: combines an earlier and a later map. Each is a tuple: the numbers of the classes, then b, then numbers
             that are carried along. The result has the carried numbers of the later map.
         width: the count of numbers in a tuple.
     """
 
     pattern: Pattern
-    places: tuple[tuple[int, int], ...]
+    entries: tuple[tuple[int, int], ...]
     operator: Operator
     width: int
 
@@ -559,10 +561,10 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
         for j, entry in reversed(list(enumerate(row)))
         if entry >= 0
     }
-    places = tuple(place_of[entry] for entry in range(len(place_of)))
-    terms = [_terms(pattern, i, j) for i, j in places]
+    entries = tuple(place_of[entry] for entry in range(len(place_of)))
+    terms = [_terms(pattern, i, j) for i, j in entries]
     rows = [[(entry, j) for j, entry in enumerate(row) if entry != ZERO] for row in pattern]
-    stored = len(places)
+    stored = len(entries)
     width = stored + len(rows) + carried
 
     def combine(left: Any, right: Any) -> object:
@@ -581,7 +583,7 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
         result = (*matrix, *vector, *(right[i] for i in range(stored + len(rows), width)))
         return result if width > 1 else result[0]
 
-    return Transitions(pattern, places, Operator("transition", combine), width)
+    return Transitions(pattern, entries, Operator("transition", combine), width)
 
 
 def _entries(earlier: Number, later: Number, entry: int, other: int, like: object) -> Number:

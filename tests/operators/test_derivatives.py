@@ -222,7 +222,7 @@ def test_transitions_compose_affine_maps(rows: list[str]) -> None:
         return np.array([[numbers[letter] for letter in row] for row in rows]), rng.integers(-9, 9, size)
 
     def pack_transition(matrix: Array, vector: Array, carried: int) -> Any:
-        return tuple(np.asarray(number) for number in (*(matrix[place] for place in found.places), *vector, carried))
+        return tuple(np.asarray(number) for number in (*(matrix[place] for place in found.entries), *vector, carried))
 
     matrix, vector = draw()
     combined = pack_transition(matrix, vector, 0)

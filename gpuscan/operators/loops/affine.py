@@ -19,7 +19,7 @@ import numpy as np
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
-from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.traced_array import Number
 
 _INTEGERS = ("signed", "unsigned")
@@ -30,7 +30,7 @@ _TABLE_SIZE = 64
 class PlusTimes(Semiring):
     """The semiring of numbers under addition and multiplication."""
 
-    kind = "affine"
+    class_name = "affine"
     law = "h[t] = a h[t-1] + b"
     plus = np.add
     times = np.multiply
@@ -131,7 +131,7 @@ def _mask(node: Node) -> tuple[Node, int] | None:
     return node.args[0], size.bit_length() - 1
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of affine maps.
 
     Raises:
@@ -139,17 +139,19 @@ def derive(part: Part) -> Stage:
     """
     if any(node.scalar.kind == "bool" for node in part.states) or len({node.scalar for node in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
-    masked = _mask(part.results[0]) if len(part.places) == 1 and part.states[0].scalar.kind in _INTEGERS else None
+    masked = (
+        _mask(part.results[0]) if len(part.state_indices) == 1 and part.states[0].scalar.kind in _INTEGERS else None
+    )
     if masked is None:
         return derive_stage(PlusTimes(part), scales=True)
-    stage = derive_stage(PlusTimes(Inner(part.step, part.places, part.initial, masked[0])), scales=False)
+    stage = derive_stage(PlusTimes(Inner(part.step, part.state_indices, part.initial, masked[0])), scales=False)
     assert isinstance(stage.composition, MatrixMaps)
     composition = MaskedMaps(PlusTimes, stage.composition.pattern, bits=masked[1])
     return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)
 
 
 @dataclass(frozen=True, eq=False)
-class Inner(Part):
+class Inner(StepPart):
     """A part with another result."""
 
     result: Any = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.traced_array import Number
 
 _BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert", "select", "cast", "view"})
@@ -36,14 +36,14 @@ class BitMaps(Composition):
         return [numbers[1]]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of bitwise maps.
 
     Raises:
         LeavesClassError: the state is no single integer or bool, or an operation moves bits.
     """
     state, result = part.states[0], part.results[0]
-    if len(part.places) > 1 or state.scalar.kind not in ("bool", "signed", "unsigned"):
+    if len(part.state_indices) > 1 or state.scalar.kind not in ("bool", "signed", "unsigned"):
         raise LeavesClassError(result, rank=-1)
     if state.scalar != BOOL:
         for node in reachable([result]):
@@ -54,10 +54,10 @@ def derive(part: Part) -> Stage:
     op = "logical_xor" if state.scalar == BOOL else "bitwise_xor"
     mask = part.graph.apply(op, (low, high), state.scalar)
     law = "h[t] = (h[t-1] & m) ^ x"
-    return Stage("bitwise", law, part.places, (mask, low), None, BitMaps())
+    return LoopStage("bitwise", law, part.state_indices, (mask, low), None, BitMaps())
 
 
-def _check(part: Part, node: Node) -> None:
+def _check(part: StepPart, node: Node) -> None:
     """Raise LeavesClassError unless each bit of a number is a function of that bit of the state."""
     widths = {number.scalar.bits for number in (node, *node.args) if part.varies(number)}
     moves = node.op in ("cast", "view") and len(widths) > 1

@@ -27,13 +27,13 @@ from gpuscan.operators.loops import (
     tropical,
 )
 from gpuscan.operators.loops.finite_state import TooManyStatesError
-from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
+from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, StepPart
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.parameter_array import HostArray
 from gpuscan.operators.source_location import quote_definition
 
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
-CLASSES: tuple[Callable[[Part], Stage], ...] = (
+CLASSES: tuple[Callable[[StepPart], LoopStage], ...] = (
     affine.derive,
     tropical.derive,
     tropical.derive_log_plus,
@@ -93,7 +93,7 @@ class Derivation:
     """
 
     step: Step
-    stages: tuple[Stage, ...]
+    stages: tuple[LoopStage, ...]
     direct: tuple[int, ...]
 
 
@@ -108,7 +108,7 @@ def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
         LoopError: a part belongs to no class, or the step computes with its own rounding errors.
     """
     _check_roundings(step)
-    stages: list[Stage] = []
+    stages: list[LoopStage] = []
     direct: list[int] = []
     taken: set[int] = set()
     for group in components(step, _leaves(step)):
@@ -171,11 +171,11 @@ def _leaves(step: Step) -> list[tuple[int, ...]]:
     return leaves
 
 
-def _part(step: Step, places: Sequence[int], initial: Sequence[HostArray | None]) -> Part:
-    return Part(step, tuple(places), tuple(initial[index] for index in places))
+def _part(step: Step, state_indices: Sequence[int], initial: Sequence[HostArray | None]) -> StepPart:
+    return StepPart(step, tuple(state_indices), tuple(initial[index] for index in state_indices))
 
 
-def _with_followers(step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]) -> Part:
+def _with_followers(step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]) -> StepPart:
     """Return the part with the numbers that are replaced together with it, if it is an extremum."""
     single = _part(step, part, initial)
     return _part(step, (*part, *extremum.followers(single, [n for n in others if n not in taken])), initial)
@@ -187,7 +187,7 @@ _COMMON = frozenset(
 )
 
 
-def _stage_of(part: Part, taken: set[int]) -> Stage:
+def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
     """Return the stage of a part, and note that its numbers are taken."""
     refusals: list[LeavesClassError] = []
     too_long = ""
@@ -197,7 +197,7 @@ def _stage_of(part: Part, taken: set[int]) -> Stage:
         before = len(graph.nodes)
         try:
             stage = derive_class(part)
-            taken.update(part.places)
+            taken.update(part.state_indices)
             return stage
         except LeavesClassError as error:
             refusals.append(error)
@@ -209,13 +209,13 @@ def _stage_of(part: Part, taken: set[int]) -> Stage:
     raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
 
 
-def _name_numbers(part: Part) -> str:
+def _name_numbers(part: StepPart) -> str:
     """Return the numbers of a part as messages name them."""
-    labels = [part.step.labels[index] for index in part.places]
+    labels = [part.step.labels[index] for index in part.state_indices]
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
-def _too_long(part: Part, why: str) -> LoopError:
+def _too_long(part: StepPart, why: str) -> LoopError:
     """Return the error for a part with too many operations: it names the last one."""
     node = part.results[0]
     source_line = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
@@ -227,10 +227,10 @@ def _too_long(part: Part, why: str) -> LoopError:
     )
 
 
-def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
+def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
     """Return the error for a part that belongs to no class: it names the operation that led furthest."""
     many = next((refusal for refusal in refusals if isinstance(refusal, TooManyStatesError)), None)
-    several = len(part.places) > 1
+    several = len(part.state_indices) > 1
     name, what = part.step.name, _name_numbers(part)
     if many is not None and many.whole:
         return LoopError(
@@ -296,10 +296,16 @@ def components(step: Step, units: Sequence[tuple[int, ...]]) -> list[tuple[int, 
         step: the step.
         units: groups of numbers that are taken together.
     """
-    unit_of = {index: unit for unit, places in enumerate(units) for index in places}
-    places = {node.index: unit_of[index] for index, node in enumerate(step.states) if index in unit_of}
+    unit_of = {index: unit for unit, indices in enumerate(units) for index in indices}
+    unit_of_node = {node.index: unit_of[index] for index, node in enumerate(step.states) if index in unit_of}
     uses = [
-        sorted({places[node.index] for node in reachable([step.results[p] for p in unit]) if node.index in places})
+        sorted(
+            {
+                unit_of_node[node.index]
+                for node in reachable([step.results[p] for p in unit])
+                if node.index in unit_of_node
+            }
+        )
         for unit in units
     ]
     order: dict[int, int] = {}
@@ -335,10 +341,10 @@ def form_of(derivation: Derivation) -> LoopForm:
     labels = step.labels
     parts = []
     for stage in derivation.stages:
-        names = ", ".join(labels[index] for index in stage.places)
+        names = ", ".join(labels[index] for index in stage.state_indices)
         resets = " The state is reset where a flag is set." if stage.constant is not None else ""
-        text = f"{names}: {stage.kind}, {stage.law}.{resets}"
-        parts.append(LoopForm(stage.kind, stage.law, shape, (), text))
+        text = f"{names}: {stage.class_name}, {stage.law}.{resets}"
+        parts.append(LoopForm(stage.class_name, stage.law, shape, (), text))
     if not parts:
         text = f"{step.name}: the carry does not depend on the one before it, so each step is computed by itself."
         return LoopForm("affine", "h[t] = b", shape, (), text)

@@ -21,9 +21,9 @@ from gpuscan.operators.loops.stage import (
     SWAPPED,
     Composition,
     LeavesClassError,
+    LoopStage,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     both,
     either,
     negate_condition,
@@ -82,7 +82,7 @@ class _Update:
     resets: Node | None = None
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of an extremum with its payload.
 
     Raises:
@@ -95,7 +95,7 @@ def derive(part: Part) -> Stage:
     raise LeavesClassError(part.results[0], rank=-1)
 
 
-def _update(part: Part, state: Node, node: Node) -> _Update | None:
+def _update(part: StepPart, state: Node, node: Node) -> _Update | None:
     """Return the update that ``np.where`` of a comparison is."""
     if node.op in ("maximum", "minimum") and state in node.args and node.scalar.kind != "float":
         value = node.args[0] if node.args[1] is state else node.args[1]
@@ -112,7 +112,7 @@ def _update(part: Part, state: Node, node: Node) -> _Update | None:
     return _condition(part, condition, negates, new)
 
 
-def _condition(part: Part, node: Node, negates: bool, new: Node) -> _Update | None:
+def _condition(part: StepPart, node: Node, negates: bool, new: Node) -> _Update | None:
     if node.op == "logical_not":
         return _condition(part, node.args[0], not negates, new)
     if node.op in ("logical_and", "logical_or") and part.varies(node.args[0]) != part.varies(node.args[1]):
@@ -130,7 +130,7 @@ def _condition(part: Part, node: Node, negates: bool, new: Node) -> _Update | No
     return None
 
 
-def _value(part: Part, update: _Update, state: Node) -> tuple[str, Node] | None:
+def _value(part: StepPart, update: _Update, state: Node) -> tuple[str, Node] | None:
     """Return how a new value is compared with the old one, and the value."""
     left, right = update.comparison.args
     op = update.comparison.op
@@ -141,7 +141,7 @@ def _value(part: Part, update: _Update, state: Node) -> tuple[str, Node] | None:
     return op, left
 
 
-def _stage(part: Part, index: int, best: _Update) -> Stage:
+def _stage(part: StepPart, index: int, best: _Update) -> LoopStage:
     graph = part.graph
     choice = _value(part, best, part.states[index])
     assert choice is not None
@@ -171,20 +171,20 @@ def _stage(part: Part, index: int, best: _Update) -> Stage:
             raise LeavesClassError(node, "is not replaced together with the best value", rank=1)
         numbers.append(update.new)
         order.append(other)
-    places = tuple(part.places[i] for i in order)
+    state_indices = tuple(part.state_indices[i] for i in order)
     law = (
         f"h[t] = (v, p) if v {SIGNS[op]} h[t-1][0] else h[t-1]"
         if len(order) > 1
         else f"h[t] = {'max' if op.startswith('greater') else 'min'}(h[t-1], v)"
     )
-    return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op, replaces_nan))
+    return LoopStage("extremum", law, state_indices, (valid, *numbers), constant, BestMaps(op, replaces_nan))
 
 
 def _same(one: _Update, other: _Update) -> bool:
     return replace(one, new=other.new) == other
 
 
-def followers(part: Part, others: list[int]) -> list[int]:
+def followers(part: StepPart, others: list[int]) -> list[int]:
     """Return which other numbers of the carry are replaced together with the only number of a part.
 
     Args:
@@ -197,7 +197,7 @@ def followers(part: Part, others: list[int]) -> list[int]:
         return []
     indices = []
     for other in others:
-        joint = Part(step, (part.places[0], other))
+        joint = StepPart(step, (part.state_indices[0], other))
         update = _update(joint, step.states[other], step.results[other])
         if update is not None and _same(update, best):
             indices.append(other)

@@ -28,7 +28,7 @@ from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.intervals import intervals_of
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage, compute_nodes
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, LoopStage, Numbers, StepPart, compute_nodes
 from gpuscan.operators.traced_array import Number
 
 UINT32 = scalar_of(np.dtype(np.uint32))
@@ -158,7 +158,7 @@ def _is_state(numbers: Numbers, values: State) -> Any:
     return reduce(operator.and_, equal)
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of tables.
 
     Raises:
@@ -179,10 +179,10 @@ def derive(part: Part) -> Stage:
     entries = [_index(graph, _apply(part, state, graph), state_numbers) for state in states]
     words = compute_nodes(graph, lambda *state_numbers: maps.pack(state_numbers), *entries)
     law = f"h[t] = F[h[t-1]], {len(states)} states"
-    return Stage("finite-state", law, part.places, tuple(words), None, maps)
+    return LoopStage("finite-state", law, part.state_indices, tuple(words), None, maps)
 
 
-def _apply(part: Part, state: State | None, graph: Graph) -> list[Node]:
+def _apply(part: StepPart, state: State | None, graph: Graph) -> list[Node]:
     """Return the results of the step for a state, as nodes of a graph."""
     inputs = {}
     for node in reachable(part.results):
@@ -194,7 +194,7 @@ def _apply(part: Part, state: State | None, graph: Graph) -> list[Node]:
     return copy_nodes(part.results, graph, inputs)
 
 
-def _closure(part: Part) -> tuple[list[State], bool]:
+def _closure(part: StepPart) -> tuple[list[State], bool]:
     """Return the states in order, and False if there may be more of them. These are more than a table has.
 
     Raises:
@@ -222,7 +222,7 @@ def _closure(part: Part) -> tuple[list[State], bool]:
     return sorted(states), not waiting and len(states) <= _MAX_VALUES
 
 
-def _unknown(part: Part) -> LeavesClassError:
+def _unknown(part: StepPart) -> LeavesClassError:
     """Return the error for a part that may have many different values."""
     count = 1
     intervals = intervals_of(reachable(part.results))

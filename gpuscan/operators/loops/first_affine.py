@@ -20,9 +20,9 @@ from gpuscan.operators.loops.semirings import Forms, ScaledMaps, scale_node
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     loses_infinities,
 )
 from gpuscan.operators.traced_array import Number
@@ -56,7 +56,7 @@ class FirstAffineMaps(Composition):
         return [numbers[3]]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of affine maps with a first value.
 
     Raises:
@@ -65,12 +65,12 @@ def derive(part: Part) -> Stage:
     state, result, graph = part.states[0], part.results[0], part.graph
     nodes = reachable([result])
     tests = [node for node in nodes if _asks_for_nan(node, state)]
-    if len(part.places) > 1 or state.scalar.kind != "float" or not tests:
+    if len(part.state_indices) > 1 or state.scalar.kind != "float" or not tests:
         raise LeavesClassError(result, rank=-1)
     inputs = {node: node for node in nodes if node.op == "input"}
     first = part.result_at(np.nan)
     (present,) = copy_nodes([result], graph, inputs | {test: graph.constant(False, BOOL) for test in tests})
-    inner = Inner(part.step, part.places, part.initial, present)
+    inner = Inner(part.step, part.state_indices, part.initial, present)
     semiring = PlusTimes(inner)
     forms = Forms(semiring)
     form = forms.of(present)
@@ -82,7 +82,7 @@ def derive(part: Part) -> Stage:
     numbers = (*scale_node(graph, wide(weight)), wide(shift), wide(first))
     law = "h[t] = v if h[t-1] is NaN else a h[t-1] + b"
     maps = FirstAffineMaps(ScaledMaps(PlusTimes, loses_infinities(inner, form.constant)))
-    return Stage("affine", law, part.places, numbers, form.constant, maps)
+    return LoopStage("affine", law, part.state_indices, numbers, form.constant, maps)
 
 
 def _asks_for_nan(node: Node, state: Node) -> bool:

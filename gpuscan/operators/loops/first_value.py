@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
-from gpuscan.operators.loops.stage import SIGNS, SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage, both
+from gpuscan.operators.loops.stage import (
+    SIGNS,
+    SWAPPED,
+    Composition,
+    LeavesClassError,
+    LoopStage,
+    Numbers,
+    StepPart,
+    both,
+)
 from gpuscan.operators.traced_array import Number
 
 _SWAPPED = {**SWAPPED, "equal": "equal", "not_equal": "not_equal"}
@@ -68,14 +77,19 @@ class FirstValues(Composition):
         return [numbers[1]]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of first values.
 
     Raises:
         LeavesClassError: the state is not replaced by a number where it is missing.
     """
     node, state = part.results[0], part.states[0]
-    if len(part.places) > 1 or node.op != "select" or state not in node.args[1:] or state.scalar.kind == "complex":
+    if (
+        len(part.state_indices) > 1
+        or node.op != "select"
+        or state not in node.args[1:]
+        or state.scalar.kind == "complex"
+    ):
         raise LeavesClassError(node, rank=-1)
     condition, yes, no = node.args
     value, negates = (yes, False) if no is state else (no, True)
@@ -84,10 +98,10 @@ def derive(part: Part) -> Stage:
     missing, valid = _parse(part, condition, negates)
     valid = part.graph.constant(True, BOOL) if valid is None else valid
     law = f"h[t] = v if {missing} else h[t-1]"
-    return Stage("extremum", law, part.places, (valid, value), None, FirstValues(missing))
+    return LoopStage("extremum", law, part.state_indices, (valid, value), None, FirstValues(missing))
 
 
-def _parse(part: Part, node: Node, negates: bool) -> tuple[_Missing, Node | None]:
+def _parse(part: StepPart, node: Node, negates: bool) -> tuple[_Missing, Node | None]:
     """Return the condition on the state, and one on the input that must hold as well; None for none."""
     state = part.states[0]
     if node.op == "logical_not":

@@ -17,9 +17,9 @@ from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     compute_nodes,
     negate_condition,
 )
@@ -53,14 +53,14 @@ class FoldMaps(Composition):
         return list(numbers)
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of a fold.
 
     Raises:
         LeavesClassError: the step is no call of such a function with the state and a number of the input.
     """
     node, state = part.results[0], part.states[0]
-    if len(part.places) > 1:
+    if len(part.state_indices) > 1:
         raise LeavesClassError(node, rank=-1)
     constant = value = None
     if node.op == "select" and not part.varies(node.args[0]):
@@ -72,10 +72,10 @@ def derive(part: Part) -> Stage:
     if constant is not None and value is not None:
         other = part.graph.select(constant, value, other)
     number = part.calculus.wide(other)
-    return Stage("fold", f"h[t] = {name}(h[t-1], b)", part.places, (number,), constant, FoldMaps(name))
+    return LoopStage("fold", f"h[t] = {name}(h[t-1], b)", part.state_indices, (number,), constant, FoldMaps(name))
 
 
-def _find_fold(part: Part, node: Node, state: Node) -> tuple[str, Node]:
+def _find_fold(part: StepPart, node: Node, state: Node) -> tuple[str, Node]:
     """Return the function that a node calls with the state, and the other argument."""
     graph, inner = part.graph, reachable([node])
     before = len(graph.nodes)

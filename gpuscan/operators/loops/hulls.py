@@ -21,7 +21,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import Node
-from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
@@ -57,7 +57,7 @@ def _flatten(node: Node, op: str) -> list[Node]:
     return [number for arg in node.args for number in _flatten(arg, op)] if node.op == op else [node]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of a largest and a least product.
 
     Raises:
@@ -78,14 +78,14 @@ def derive(part: Part) -> Stage:
         raise LeavesClassError(results[0], "begins with a largest product that may be below the least one", rank=1)
     factor, other = (part.calculus.wide(node) for node in terms[0])
     law = "(hi, lo)[t] = the largest and the least of a hi[t-1], a lo[t-1] and b"
-    return Stage("max-times", law, part.places, (factor, other, other), None, Hulls(largest_first))
+    return LoopStage("max-times", law, part.state_indices, (factor, other, other), None, Hulls(largest_first))
 
 
 def _are_in_order(high: AnyArray, low: AnyArray) -> np.bool_:
     return np.all(high >= low)
 
 
-def _terms(part: Part, node: Node, op: str, high: Node, low: Node) -> tuple[Node, Node]:
+def _terms(part: StepPart, node: Node, op: str, high: Node, low: Node) -> tuple[Node, Node]:
     """Return the factor of the state, and the number that is no product of it."""
     terms = _flatten(node, op)
     others = [term for term in terms if not part.varies(term)]

@@ -26,7 +26,15 @@ from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.bit_matrices import Basis, decompose
 from gpuscan.operators.loops.intervals import Interval, intervals_of
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, NodeForms, Numbers, Part, Stage, compute_nodes
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    LoopStage,
+    NodeForms,
+    Numbers,
+    StepPart,
+    compute_nodes,
+)
 from gpuscan.operators.traced_array import Number
 
 UINT32, UINT64 = scalar_of(np.dtype(np.uint32)), scalar_of(np.dtype(np.uint64))
@@ -155,7 +163,7 @@ class _OpenConditionError(Exception):
 class _Forms(NodeForms[_Form]):
     """The forms of nodes, given the bits that the state may have, and decisions on conditions."""
 
-    def __init__(self, part: Part, used: int, decided: Mapping[int, bool]) -> None:
+    def __init__(self, part: StepPart, used: int, decided: Mapping[int, bool]) -> None:
         super().__init__(part)
         self.used, self.decided = used, decided
         self._intervals: dict[int, Interval] = intervals_of(reachable(part.results))
@@ -420,7 +428,7 @@ class _Case:
 _Tree = _Case | tuple[Node, "_Tree", "_Tree"]
 
 
-def _cases(part: Part, used: int, decided: Mapping[int, bool]) -> _Tree:
+def _cases(part: StepPart, used: int, decided: Mapping[int, bool]) -> _Tree:
     forms = _Forms(part, used, decided)
     result = part.results[0]
     try:
@@ -439,14 +447,14 @@ def _leaves(tree: _Tree) -> list[_Case]:
     return [tree] if isinstance(tree, _Case) else [case for side in tree[1:] for case in _leaves(side)]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of maps that are linear in the bits of the state.
 
     Raises:
         LeavesClassError: the state is no single integer, or an operation is not linear.
     """
     state, graph = part.states[0], part.graph
-    if len(part.places) > 1 or state.scalar.kind not in _INTEGERS:
+    if len(part.state_indices) > 1 or state.scalar.kind not in _INTEGERS:
         raise LeavesClassError(part.results[0], rank=-1)
     used, grown = -1, _initial_bits(part)
     while used != grown:
@@ -479,10 +487,10 @@ def derive(part: Part) -> Stage:
     g, b, constant = numbers(tree)
     flag = None if constant.is_constant and not constant.value else constant
     law = f"h[t] = M h[t-1] ^ b, a linear map of {used.bit_count()} bits"
-    return Stage("bitwise", law, part.places, (g, b), flag, composition)
+    return LoopStage("bitwise", law, part.state_indices, (g, b), flag, composition)
 
 
-def _initial_bits(part: Part) -> int:
+def _initial_bits(part: StepPart) -> int:
     """Return the bits of the values in `init`; all if these are not known."""
     ones = _all_ones(part.states[0].scalar)
     (initial,) = part.initial or (None,)
@@ -495,7 +503,7 @@ def _places(bits: int) -> list[int]:
     return [bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
 
-def _composition(part: Part, matrix: Mapping[int, int], used: Sequence[int]) -> LinearBits:
+def _composition(part: StepPart, matrix: Mapping[int, int], used: Sequence[int]) -> LinearBits:
     """Return the composition of maps with a matrix on some bits of the state."""
     rank = {bit: number for number, bit in enumerate(used)}
 

@@ -14,7 +14,7 @@ from gpuscan.operators.derivatives import Calculus, is_constant
 from gpuscan.operators.expression_graph import FLOAT32, Node
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.semirings import MatrixMaps
-from gpuscan.operators.loops.stage import Stage
+from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
 
 FLOAT64 = scalar_of(np.dtype(np.float64))
@@ -26,12 +26,12 @@ class Linearisation:
 
     Attributes:
         step: the step.
-        places: the numbers of the carry that are floats. The others have no derivative.
+        state_indices: the numbers of the carry that are floats. The others have no derivative.
         scalar: the type of derivatives.
     """
 
     step: Step
-    places: tuple[int, ...]
+    state_indices: tuple[int, ...]
     scalar: Scalar
 
     @property
@@ -41,9 +41,9 @@ class Linearisation:
     def jacobian(self) -> list[list[Node]]:
         """Return the derivative of each new number with respect to each old one."""
         calculus, step = self.calculus, self.step
-        olds = [step.states[index] for index in self.places]
+        olds = [step.states[index] for index in self.state_indices]
         rows = []
-        for index in self.places:
+        for index in self.state_indices:
             result = step.results[index]
             seed = calculus.like(1, calculus.wide(result))
             derivatives = cotangents(step.graph, [(result, seed)], olds, step.name)
@@ -59,13 +59,13 @@ class Linearisation:
         """Return the cotangents of inputs, given the cotangents of the new carry and of y.
 
         Args:
-            states: for each of `places`, the cotangent of the new number; empty for none.
+            states: for each of `state_indices`, the cotangent of the new number; empty for none.
             outputs: for each number of y, its cotangent; None if it has none.
             inputs: old numbers, or numbers of x.
         """
         step, calculus = self.step, self.calculus
         pairs = []
-        for index, cotangent in zip(self.places, states, strict=False):
+        for index, cotangent in zip(self.state_indices, states, strict=False):
             result = step.results[index]
             pairs.append((result, step.graph.cast(cotangent, calculus.wide(result).scalar)))
         for node, given in zip(step.outputs, outputs, strict=True):
@@ -77,7 +77,7 @@ class Linearisation:
             for node, node_of_input in zip(gradients, inputs, strict=True)
         ]
 
-    def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> Stage:
+    def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> LoopStage:
         """Return the affine maps with this matrix and shift as a stage."""
         graph = self.step.graph
         kinds = [["0" if is_constant(e, 0) else "1" if is_constant(e, 1) else e.index for e in row] for row in rows]
@@ -91,7 +91,7 @@ class Linearisation:
             *(stored[class_number] for class_number in range(len(stored))),
             *(graph.cast(node, self.scalar) for node in shift),
         )
-        return Stage("affine", PlusTimes.law, self.places, numbers, None, MatrixMaps(PlusTimes, pattern))
+        return LoopStage("affine", PlusTimes.law, self.state_indices, numbers, None, MatrixMaps(PlusTimes, pattern))
 
 
 def linearise(step: Step) -> Linearisation:
@@ -105,10 +105,10 @@ def linearise(step: Step) -> Linearisation:
             f"the derivative of {step.name} was asked for, but its carry is complex; keep its real and imaginary parts "
             "as two floats"
         )
-    places = tuple(index for index, node in enumerate(step.states) if node.scalar.kind == "float")
-    if not places:
+    state_indices = tuple(index for index, node in enumerate(step.states) if node.scalar.kind == "float")
+    if not state_indices:
         raise OperatorError(
             f"the derivative of {step.name} was asked for, but its carry has no floats; pass an init of float32"
         )
-    wide = any(step.states[index].scalar == FLOAT64 for index in places)
-    return Linearisation(step, places, FLOAT64 if wide else FLOAT32)
+    wide = any(step.states[index].scalar == FLOAT64 for index in state_indices)
+    return Linearisation(step, state_indices, FLOAT64 if wide else FLOAT32)

@@ -26,8 +26,8 @@ from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     LeavesClassError,
-    Part,
-    Stage,
+    LoopStage,
+    StepPart,
     chosen_extremum,
     compute_nodes,
     either,
@@ -49,7 +49,7 @@ def _product(a: object, b: Number, nothing: float) -> AnyArray:
 class MaxTimes(Semiring):
     """The semiring of numbers under maximum and multiplication by factors that are not negative."""
 
-    kind = "max-times"
+    class_name = "max-times"
     law = "h[t] = max(a h[t-1], b), a >= 0"
     plus: Any = np.maximum
     times = staticmethod(partial(_product, nothing=-np.inf))
@@ -114,7 +114,7 @@ class MaxTimes(Semiring):
         if limit is first:
             return forms.sum(forms.of(state), forms.of(graph.select(nan, nothing, limit)))
         form = forms.of(state)
-        if form.shift is not None or len(self.part.places) > 1:
+        if form.shift is not None or len(self.part.state_indices) > 1:
             raise LeavesClassError(state, "is compared with the input after it was bounded", rank=1)
         self.chooses = True
         constant = form.constant
@@ -131,7 +131,7 @@ class MaxTimes(Semiring):
 class MinTimes(MaxTimes):
     """The semiring of numbers under minimum and multiplication by factors that are not negative."""
 
-    kind = "max-times"
+    class_name = "max-times"
     law = "h[t] = min(a h[t-1], b), a >= 0"
     plus: Any = np.minimum
     times = staticmethod(partial(_product, nothing=np.inf))
@@ -191,14 +191,14 @@ def _are_nonnegative(values: AnyArray) -> np.bool_:
     return np.all(values >= 0)
 
 
-def _stays_nonnegative(part: Part) -> bool:
+def _stays_nonnegative(part: StepPart) -> bool:
     """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
     begins = all(values is not None and arrays_hold(_are_nonnegative, values) for values in part.initial)
     states = {node.index for node in part.states}
     return bool(part.initial) and begins and all(is_nonnegative(node, states) for node in part.results)
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of maps over (max, x).
 
     Raises:

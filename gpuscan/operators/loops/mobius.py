@@ -30,10 +30,10 @@ from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     both,
     compute_nodes,
     constant_choice,
@@ -111,7 +111,7 @@ class _Quotient:
 class _Quotients(NodeForms[_Quotient]):
     """The quotients that nodes compute of the state, or of its odds."""
 
-    def __init__(self, part: Part, odds: bool = False) -> None:
+    def __init__(self, part: StepPart, odds: bool = False) -> None:
         super().__init__(part)
         self.calculus, self.odds = part.calculus, odds
         self.scalar = part.calculus.wide(part.states[0]).scalar
@@ -259,13 +259,13 @@ class _Quotients(NodeForms[_Quotient]):
         return _Quotient(select(one.above, other.above, size), select(one.below, other.below, low), constant)
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of Möbius maps.
 
     Raises:
         LeavesClassError: the step is no such map of one float.
     """
-    if len(part.places) > 1 or part.states[0].scalar.kind != "float":
+    if len(part.state_indices) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
     own = {node.index for node in reachable(part.results)}
     quotient = _Quotients(part).of_result()
@@ -298,7 +298,7 @@ def derive(part: Part) -> Stage:
     numbers = tuple(compute_nodes(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
     composition = MobiusMaps(odds, loses_infinities(part, constant))
-    return Stage("mobius", law, part.places, numbers, constant, composition)
+    return LoopStage("mobius", law, part.state_indices, numbers, constant, composition)
 
 
 def _differences(quotient: _Quotient, own: Collection[int]) -> int:
@@ -323,7 +323,7 @@ def _is_below_zero(value: Any) -> bool:
     return bool(value < 0)
 
 
-def _begins_as_probability(part: Part) -> bool:
+def _begins_as_probability(part: StepPart) -> bool:
     return all(values is None or arrays_hold(_are_probabilities, values) for values in part.initial)
 
 
@@ -331,7 +331,7 @@ def _are_probabilities(values: AnyArray) -> np.bool_:
     return np.all((values >= 0) & (values <= 1))
 
 
-def _highest(part: Part) -> Node:
+def _highest(part: StepPart) -> Node:
     """Return the last product or quotient of the state with itself."""
     products = [
         node

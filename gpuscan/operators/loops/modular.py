@@ -26,7 +26,7 @@ from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.affine import Inner, PlusTimes
 from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
-from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.traced_array import Number
 
 _INTEGERS = ("signed", "unsigned")
@@ -116,10 +116,10 @@ class ModularMaps(MatrixMaps):
         return super().combine([*left[:stored], *first], right)
 
 
-def _unwrap(part: Part) -> Part:
+def _unwrap(part: StepPart) -> StepPart:
     """Return the part with remainders in the place of counters that wrap."""
     graph, replacements = part.graph, dict[Node, Node]()
-    if len(part.places) > 1:
+    if len(part.state_indices) > 1:
         return part
     (initial,) = part.initial or (None,)
     for node in reachable(part.results):
@@ -133,7 +133,7 @@ def _unwrap(part: Part) -> Part:
                 limit = graph.constant(modulus, node.scalar)
                 replacements[node] = graph.apply("remainder", (counted, limit), node.scalar)
     result = part.results[0]
-    return Inner(part.step, part.places, part.initial, replacements[result]) if result in replacements else part
+    return Inner(part.step, part.state_indices, part.initial, replacements[result]) if result in replacements else part
 
 
 def _counter(node: Node, state: Node) -> tuple[Node, int] | None:
@@ -159,7 +159,7 @@ def _counter(node: Node, state: Node) -> tuple[Node, int] | None:
     return None
 
 
-def _modulus(part: Part) -> int:
+def _modulus(part: StepPart) -> int:
     """Return the modulus that the results of a part share.
 
     Raises:
@@ -181,7 +181,7 @@ def _modulus(part: Part) -> int:
     return moduli.pop()
 
 
-def _check_range(part: Part, modulus: int) -> None:
+def _check_range(part: StepPart, modulus: int) -> None:
     """Check that no result leaves the range below the modulus, and that no sum or product overflows.
 
     Raises:
@@ -210,7 +210,7 @@ def _check_range(part: Part, modulus: int) -> None:
             raise LeavesClassError(_remainder_of(part), why, rank=2)
 
 
-def _remainder_of(part: Part) -> Node:
+def _remainder_of(part: StepPart) -> Node:
     """Return the operation that messages name."""
     return next(node for node in reachable(part.results) if node.op == "remainder" and part.varies(node))
 
@@ -238,7 +238,7 @@ def _reach(node: Node, args: list[tuple[int, int]], modulus: int) -> tuple[int, 
     raise LeavesClassError(node, rank=1)
 
 
-def _check_constants(part: Part, modulus: int) -> None:
+def _check_constants(part: StepPart, modulus: int) -> None:
     """Check that values that do not depend on the state are below the modulus.
 
     Raises:
@@ -258,7 +258,7 @@ def _check_constants(part: Part, modulus: int) -> None:
             waiting += node.args[-2:] if node.op == "select" else node.args
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of affine maps modulo a constant.
 
     Raises:
@@ -276,7 +276,7 @@ def derive(part: Part) -> Stage:
     stage = derive_stage(ring_of(modulus, scalar)(part), scales=False)
     composition = stage.composition
     assert isinstance(composition, MatrixMaps)
-    only_sums = all(entry < 0 for row in composition.pattern for entry in row) and len(part.places) == 1
+    only_sums = all(entry < 0 for row in composition.pattern for entry in row) and len(part.state_indices) == 1
     is_small = modulus < _LEAST
     if is_small and not (only_sums and starts_inside):
         raise LeavesClassError(part.results[0], rank=-1)
@@ -286,5 +286,5 @@ def derive(part: Part) -> Stage:
         )
     if not starts_inside:
         composition = ModularMaps(composition.semiring, composition.pattern)
-    kind, law = "finite-state" if is_small else stage.kind, stage.law.replace("mod m", f"mod {modulus}")
-    return replace(stage, kind=kind, law=law, composition=composition)
+    class_name, law = "finite-state" if is_small else stage.class_name, stage.law.replace("mod m", f"mod {modulus}")
+    return replace(stage, class_name=class_name, law=law, composition=composition)

@@ -23,10 +23,10 @@ from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.stage import (
     Composition,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     both,
     chosen,
     compute_nodes,
@@ -50,7 +50,7 @@ class Semiring:
         part: the part of a step that is derived.
     """
 
-    kind = ""
+    class_name = ""
     law = ""
     # The NumPy functions of a composition.
     plus: Any = None
@@ -61,7 +61,7 @@ class Semiring:
         """Return the 0 of the semiring for arrays as this one."""
         return 0
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StepPart) -> None:
         self.part = part
         self.graph: Graph = part.graph
         self.calculus: Calculus = part.calculus
@@ -288,7 +288,7 @@ class MatrixMaps(Composition):
                         for k in size
                         if ZERO not in (self.pattern[i][k], self.pattern[k][j])
                     ]
-                    one = np.ones_like(like) if self.semiring.kind == "affine" else np.zeros_like(like)
+                    one = np.ones_like(like) if self.semiring.class_name == "affine" else np.zeros_like(like)
                     terms = [one if term is None else term for term in terms]
                     entries[class_number] = (
                         reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
@@ -427,7 +427,7 @@ class ScaledMaps(Composition):
         """Return the sum of a shift and the product of a state and a factor, which is 1 if it keeps the state."""
         if self.loses_infinities:
             product = np.where(np.isinf(state) & ~keeps, np.full_like(product, np.nan), product)
-        if self.semiring.kind != "affine":
+        if self.semiring.class_name != "affine":
             # An infinity stands for a term that is absent, and stays so.
             nothing = np.full_like(product, self.semiring.nothing(product))
             product = np.where(state == nothing, nothing, product)
@@ -484,7 +484,7 @@ class ProductMaps(Composition):
         return [multiply_scaled(factor, exponent, np.full_like(factor, 1))]
 
 
-def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
+def derive_stage(semiring: Semiring, *, scales: bool) -> LoopStage:
     """Return the stage of a part. All results of the part must have forms over the semiring.
 
     Args:
@@ -524,32 +524,36 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     matrix = [stored[class_number] for class_number in range(len(stored))]
     wide_numbers = tuple(semiring.calculus.wide(node) for node in (*matrix, *shifts))
     sparse: frozenset[int] = frozenset()
-    if like.scalar.kind == "float" and semiring.kind != "max-times":
+    if like.scalar.kind == "float" and semiring.class_name != "max-times":
         sparse = _sparse_classes(pattern, [[forms.may_be_absent(weight) for weight in row] for row in entries], entries)
     composition = MatrixMaps(type(semiring), pattern, sparse)
     law = semiring.law if len(forms_of_results) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
-    return Stage(semiring.kind, law, part.places, wide_numbers, forms_of_results[0].constant, composition)
+    return LoopStage(
+        semiring.class_name, law, part.state_indices, wide_numbers, forms_of_results[0].constant, composition
+    )
 
 
-def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
+def _derive_scaled_stage(forms: Forms, form: Form) -> LoopStage:
     """Return the stage of a part that is one float."""
     semiring, part = forms.semiring, forms.part
     (weight,) = form.weights.values()
     composition: Composition = ScaledMaps(type(semiring))
     shift = forms.whole_shift(form)
     numbers: tuple[Node, ...] = ()
-    if form.shift is None and semiring.kind == "affine":
+    if form.shift is None and semiring.class_name == "affine":
         composition = ProductMaps()
         if form.constant is not None:
             weight = semiring.graph.select(form.constant, form.value or semiring.zero(weight), weight)
     else:
         numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
-        if semiring.kind == "affine":
+        if semiring.class_name == "affine":
             composition = ScaledMaps(type(semiring), loses_infinities(part, form.constant))
     weight = semiring.calculus.wide(weight)
     scaled = scale_node(semiring.graph, weight)
     plain = (weight, *numbers) if numbers else ()
-    return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition, plain)
+    return LoopStage(
+        semiring.class_name, semiring.law, part.state_indices, (*scaled, *numbers), form.constant, composition, plain
+    )
 
 
 def _sparse_classes(

@@ -22,10 +22,10 @@ from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     compute_nodes,
 )
 from gpuscan.operators.traced_array import Number
@@ -129,17 +129,17 @@ class _Moves(NodeForms[_Moved]):
         return _Moved(form.places, join("bitwise_and", form.mask, kept), value)
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of bits that move together.
 
     Raises:
         LeavesClassError: the state is no single integer, or its bits do not move together.
     """
     state, result = part.states[0], part.results[0]
-    if len(part.places) > 1 or state.scalar.kind not in ("signed", "unsigned"):
+    if len(part.state_indices) > 1 or state.scalar.kind not in ("signed", "unsigned"):
         raise LeavesClassError(result, rank=-1)
     form = _Moves(part).of(result)
     limit = state.scalar.bits
     (places,) = compute_nodes(part.graph, lambda number: np.clip(number, -limit, limit), form.places)
     law = "h[t] = (shift(h[t-1], k) & m) ^ x"
-    return Stage("bitwise", law, part.places, (places, form.mask, form.value), None, ShiftedBits())
+    return LoopStage("bitwise", law, part.state_indices, (places, form.mask, form.value), None, ShiftedBits())

@@ -23,10 +23,10 @@ from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     both,
     chosen_extremum,
     compute_nodes,
@@ -172,7 +172,7 @@ class _Clamp:
 class _Clamps(NodeForms[_Clamp]):
     """The maps that nodes compute of the state."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         self.calculus = part.calculus
         self.scalar = part.calculus.wide(part.states[0]).scalar
@@ -303,13 +303,13 @@ class _Clamps(NodeForms[_Clamp]):
         )
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of clamped affine maps.
 
     Raises:
         LeavesClassError: the step is no such map of one float.
     """
-    if len(part.places) > 1 or part.states[0].scalar.kind != "float":
+    if len(part.state_indices) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
     clamps, graph = _Clamps(part), part.graph
     clamp = clamps.of(part.results[0])
@@ -331,4 +331,4 @@ def derive(part: Part) -> Stage:
     if clamp.high is not None:
         law = f"h[t] = min({law.removeprefix('h[t] = ')}, high)"
     composition = SlopedClamps(low is not None, high is not None, falls, clamps.chooses)
-    return Stage("clamp", law, part.places, (*line, *bounds), clamp.constant, composition)
+    return LoopStage("clamp", law, part.state_indices, (*line, *bounds), clamp.constant, composition)

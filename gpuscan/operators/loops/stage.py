@@ -42,17 +42,17 @@ class LeavesClassError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StepPart:
     """Numbers of the carry that depend on each other, and on numbers that earlier parts compute.
 
     Attributes:
         step: the step.
-        places: which numbers of the carry these are.
+        state_indices: which numbers of the carry these are.
         initial: for each of them the values in `init`, if they are known.
     """
 
     step: Step
-    places: tuple[int, ...]
+    state_indices: tuple[int, ...]
     initial: tuple[HostArray | None, ...] = ()
 
     @property
@@ -62,12 +62,12 @@ class Part:
     @cached_property
     def states(self) -> list[Node]:
         """The old numbers."""
-        return [self.step.states[index] for index in self.places]
+        return [self.step.states[index] for index in self.state_indices]
 
     @cached_property
     def results(self) -> list[Node]:
         """The new numbers, in operations that the classes know."""
-        return canonical.rewrite(self.graph, [self.step.results[index] for index in self.places], self.states)
+        return canonical.rewrite(self.graph, [self.step.results[index] for index in self.state_indices], self.states)
 
     @cached_property
     def varying(self) -> set[int]:
@@ -102,7 +102,7 @@ class NodeForms(ABC, Generic[F]):
         part: the part.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StepPart) -> None:
         self.part, self.graph = part, part.graph
         self._known: dict[int, F] = {}
         self._refused: dict[int, LeavesClassError] = {}
@@ -184,13 +184,13 @@ class Composition:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class LoopStage:
     """A part of a step as maps of one class.
 
     Attributes:
-        kind: the name of the class.
+        class_name: the name of the class.
         law: the map as a formula.
-        places: which numbers of the carry it computes.
+        state_indices: which numbers of the carry it computes.
         numbers: the numbers of the map of one step, as nodes of the step's graph.
         constant: a node that is True where the new numbers do not depend on the old ones; None if they always do.
         composition: how maps are composed.
@@ -198,9 +198,9 @@ class Stage:
             empty if a chunk composes maps of `numbers`.
     """
 
-    kind: str
+    class_name: str
     law: str
-    places: tuple[int, ...]
+    state_indices: tuple[int, ...]
     numbers: tuple[Node, ...]
     constant: Node | None
     composition: Composition
@@ -238,7 +238,7 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
     return Operator("loop", combine)
 
 
-def loses_infinities(part: Part, constant: Node | None) -> bool:
+def loses_infinities(part: StepPart, constant: Node | None) -> bool:
     """Return True if the step gives NaN for an infinite state that it does not keep, for some random inputs.
 
     The terms of ``h + 0.1 * (x - h)`` cancel, for example. A composition would only see ``0.9 * h + 0.1 * x``.
@@ -255,8 +255,8 @@ def loses_infinities(part: Part, constant: Node | None) -> bool:
 
     def compute(value: float, others: Mapping[Node, object]) -> list[Node]:
         graph = Graph()
-        places = {node: graph.constant(other, node.scalar) for node, other in others.items()}
-        return copy_nodes(wanted, graph, {**places, state: graph.constant(value, state.scalar)})
+        constants = {node: graph.constant(other, node.scalar) for node, other in others.items()}
+        return copy_nodes(wanted, graph, {**constants, state: graph.constant(value, state.scalar)})
 
     nan_trials = 0
     for trial in range(_TRIALS):

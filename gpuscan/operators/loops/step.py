@@ -74,8 +74,8 @@ class Step:
 
     def key(self) -> tuple[Any, ...]:
         """Return what is equal for steps that compute the same."""
-        places = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
-        return *self.graph.describe_nodes(), places, self.carry, self.source, self.output, self.returns_carry
+        indices = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
+        return *self.graph.describe_nodes(), indices, self.carry, self.source, self.output, self.returns_carry
 
 
 def trace_step(
@@ -365,14 +365,14 @@ def _is_linear(table: np.ndarray[Any, Any]) -> bool:
     if table.dtype.kind not in "ui" or size < 16 or size & (size - 1):
         return False
     columns = [table[1 << bit] ^ table[0] for bit in range(size.bit_length() - 1)]
-    places = np.arange(size)
+    positions = np.arange(size)
     return bool(
-        np.all(functools.reduce(np.bitwise_xor, _by_bits(columns, places), np.full_like(table, table[0])) == table)
+        np.all(functools.reduce(np.bitwise_xor, _by_bits(columns, positions), np.full_like(table, table[0])) == table)
     )
 
 
-def _by_bits(columns: list[Any], places: np.ndarray[Any, Any]) -> list[Any]:
-    return [np.where(places >> bit & 1, column, 0) for bit, column in enumerate(columns)]
+def _by_bits(columns: list[Any], positions: np.ndarray[Any, Any]) -> list[Any]:
+    return [np.where(positions >> bit & 1, column, 0) for bit, column in enumerate(columns)]
 
 
 def _sum_bits(table: np.ndarray[Any, Any], index: Traced) -> Any:

@@ -28,10 +28,10 @@ from gpuscan.operators.loops.semirings import INT32, INT64, Form, Forms, Semirin
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     chosen_extremum,
     compute_nodes,
     constant_choice,
@@ -56,7 +56,7 @@ def _add(a: Any, b: object) -> Any:
     return np.where(over, np.where(a < 0, np.full_like(a, limits.min), np.full_like(a, limits.max)), total)
 
 
-def _wraps(node: Node, part: Part) -> bool:
+def _wraps(node: Node, part: StepPart) -> bool:
     """Return True for a conversion to integers that are narrower than the carry: these wrap around."""
     return node.scalar.kind != "float" and any(node.scalar.bits < state.scalar.bits for state in part.states)
 
@@ -171,7 +171,7 @@ class _Clamp:
 class _Clamps(NodeForms[_Clamp]):
     """The clamps that nodes compute of the state."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         own = part.states[0].scalar
         self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
@@ -386,7 +386,7 @@ class _Clamps(NodeForms[_Clamp]):
         return low, high
 
 
-_KINDS = {(True, True): "clamp", (True, False): "max-plus", (False, True): "min-plus"}
+_CLASS_NAMES = {(True, True): "clamp", (True, False): "max-plus", (False, True): "min-plus"}
 _LAWS = {
     "clamp": "h[t] = min(max(h[t-1] + a, low), high)",
     "max-plus": "h[t] = max(h[t-1] + a, b)",
@@ -394,7 +394,7 @@ _LAWS = {
 }
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of clamps, or of affine maps over (max, +) or (min, +).
 
     Raises:
@@ -402,7 +402,7 @@ def derive(part: Part) -> Stage:
     """
     if any(node.scalar.kind not in (*_INTEGERS, "float") or node.scalar.name == "uint64" for node in part.states):
         raise LeavesClassError(part.results[0], rank=-1)
-    if len(part.places) > 1:
+    if len(part.state_indices) > 1:
         return _of_several(part)
     clamps = _Clamps(part)
     clamp = clamps.of(part.results[0])
@@ -423,11 +423,11 @@ def derive(part: Part) -> Stage:
         varies = next((limit for limit in clamps.skips if not limit.is_constant or limit.reveal(is_nan)), None)
         if varies is not None:
             raise LeavesClassError(part.results[0], "passes over NaN of a limit after a sum or another limit", rank=1)
-    kind = _KINDS[bounds]
-    law = _LAWS[kind]
+    class_name = _CLASS_NAMES[bounds]
+    law = _LAWS[class_name]
     if clamp.shift is None:
         law = law.replace("h[t-1] + a", "h[t-1]")
-        kind = "extremum" if kind != "clamp" else kind
+        class_name = "extremum" if class_name != "clamp" else class_name
     bound = part.states[0].scalar if part.states[0].scalar.bits == 32 else INT32
     if (
         clamps.scalar.kind == "float"
@@ -442,7 +442,7 @@ def derive(part: Part) -> Stage:
     maps = ClampMaps(
         clamp.shift is not None, *bounds, nan, saturates, lacks, "" if bound == clamps.scalar else bound.name
     )
-    return Stage(kind, law, part.places, numbers, clamp.constant, maps)
+    return LoopStage(class_name, law, part.state_indices, numbers, clamp.constant, maps)
 
 
 def _fits(bound: Node | None, scalar: Scalar) -> bool:
@@ -458,7 +458,7 @@ def _fits(bound: Node | None, scalar: Scalar) -> bool:
     return bool(chosen) and all(_fits(number, scalar) for number in chosen)
 
 
-def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:
+def _keep_nan(part: StepPart, clamp: _Clamp) -> _Clamp:
     """Return the clamp with numbers that are NaN where the step is, such as ``s - min(s, x)`` for infinite numbers."""
     # Whether infinities of the input cancel does not depend on a finite state.
     graph, value = part.graph, part.result_at(1)
@@ -478,7 +478,7 @@ def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:
 class MaxPlus(Semiring):
     """The semiring of numbers under maximum and addition."""
 
-    kind = "max-plus"
+    class_name = "max-plus"
     law = "h[t] = max(a + h[t-1], b)"
     plus: np.ufunc = np.maximum
     times = staticmethod(_add)
@@ -529,14 +529,14 @@ class MaxPlus(Semiring):
 class MinPlus(MaxPlus):
     """The semiring of numbers under minimum and addition."""
 
-    kind = "min-plus"
+    class_name = "min-plus"
     law = "h[t] = min(a + h[t-1], b)"
     plus = np.minimum
     extremum = "minimum"
     farthest = 1
 
 
-def _of_several(part: Part) -> Stage:
+def _of_several(part: StepPart) -> LoopStage:
     refusals = []
     for semiring in (MaxPlus, MinPlus):
         try:
@@ -557,7 +557,7 @@ class LogPlus(MaxPlus):
     is one-to-one. Several numbers are maps with a matrix, such as the forward algorithm of a hidden Markov model.
     """
 
-    kind = "log-plus"
+    class_name = "log-plus"
     law = "h[t] = logaddexp(h[t-1] + a, b)"
     plus: np.ufunc = np.logaddexp
     extremum = "logaddexp"
@@ -566,7 +566,7 @@ class LogPlus(MaxPlus):
         return self.calculus.call("logaddexp", a, b)
 
 
-def derive_log_plus(part: Part) -> Stage:
+def derive_log_plus(part: StepPart) -> LoopStage:
     """Return the stage of maps over (logaddexp, +).
 
     Raises:
