@@ -199,14 +199,14 @@ class Structure(HashedOnce):
     """The way in which a user's value nests its arrays: a leaf, or a container of further structures.
 
     Attributes:
-        kind: ``"leaf"``, ``"tuple"``, ``"list"``, ``"named"`` (a named tuple), ``"dict"`` or ``"record"`` (structured
-            dtype).
+        container: ``"leaf"``, ``"tuple"``, ``"list"``, ``"named"`` (a named tuple), ``"dict"`` or ``"structured"``
+            (structured dtype).
         keys: the keys of the children, in order: integers for a tuple or list, else names.
         children: the structures inside.
         factory: the named tuple's class, for ``"named"``.
     """
 
-    kind: str = "leaf"
+    container: str = "leaf"
     keys: tuple[str | int, ...] = ()
     children: tuple[Structure, ...] = ()
     factory: Callable[..., object] | None = None
@@ -215,7 +215,7 @@ class Structure(HashedOnce):
 
     def paths(self, prefix: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
         """Yield the key path of every leaf, depth first."""
-        if self.kind == "leaf":
+        if self.container == "leaf":
             yield prefix
         for key, child in zip(self.keys, self.children, strict=True):
             yield from child.paths((*prefix, key))
@@ -231,9 +231,9 @@ class Structure(HashedOnce):
         Raises:
             TypeError, ValueError, KeyError, IndexError: the value nests in another way.
         """
-        if self.kind == "leaf":
+        if self.container == "leaf":
             return [value]
-        if self.kind in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
+        if self.container in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
@@ -243,7 +243,7 @@ class Structure(HashedOnce):
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[object]) -> Any:
-        """Return the value with these leaves as operators and maps get it: dicts and records become `Fields`."""
+        """Return the value with these leaves as operators get it: dicts and structured arrays become `Fields`."""
         return self._with(leaves, Fields)
 
     def build_bundle(self, leaves: Sequence[object]) -> Any:
@@ -251,7 +251,7 @@ class Structure(HashedOnce):
         return self._with(leaves, dict)
 
     def _with(self, leaves: Sequence[object], mapping: Callable[..., object]) -> object:
-        if self.kind == "leaf":
+        if self.container == "leaf":
             (leaf,) = leaves
             return leaf
         parts, start = [], 0
@@ -259,8 +259,8 @@ class Structure(HashedOnce):
             count = child.leaf_count
             parts.append(child._with(leaves[start : start + count], mapping))
             start += count
-        if self.kind in ("tuple", "list"):
-            return tuple(parts) if self.kind == "tuple" else parts
+        if self.container in ("tuple", "list"):
+            return tuple(parts) if self.container == "tuple" else parts
         if self.factory is not None:
             return self.factory(*parts)
         return mapping(zip(self.keys, parts, strict=True))
@@ -349,7 +349,7 @@ class Element(HashedOnce):
     @property
     def single(self) -> bool:
         """True if the element is a single field, so that WGSL's `Element` is its type and not a struct."""
-        return self.structure.kind == "leaf"
+        return self.structure.container == "leaf"
 
     @cached_property
     def words(self) -> int:

@@ -18,9 +18,9 @@ from gpuscan.errors import UnsupportedDtypeError
 Pair = namedtuple("Pair", "gain shift")
 
 
-def make_structure(*keys: Any, kind: str = "tuple", factory: Any = None) -> Structure:
+def make_structure(*keys: Any, container: str = "tuple", factory: Any = None) -> Structure:
     """Return a structure of leaves."""
-    return Structure(kind, keys, (LEAF,) * len(keys), factory)
+    return Structure(container, keys, (LEAF,) * len(keys), factory)
 
 
 # ----- Numbers
@@ -103,21 +103,21 @@ def test_flatten_and_back(value: Any) -> None:
 
 
 def test_named_tuples_and_records_come_back() -> None:
-    named = make_structure("gain", "shift", kind="named", factory=Pair)
+    named = make_structure("gain", "shift", container="named", factory=Pair)
     assert named.flatten(Pair(1, 2)) == [1, 2]
     assert named.unflatten([1, 2]) == Pair(1, 2)
-    assert make_structure("u", "v", kind="record").unflatten([1, 2]) == {"u": 1, "v": 2}
+    assert make_structure("u", "v", container="structured").unflatten([1, 2]) == {"u": 1, "v": 2}
 
 
 def test_dicts_are_read_by_key() -> None:
-    assert make_structure("u", "v", kind="dict").flatten({"v": 2, "u": 1}) == [1, 2]
+    assert make_structure("u", "v", container="dict").flatten({"v": 2, "u": 1}) == [1, 2]
 
 
 def test_another_number_of_fields_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected 2 fields, got 3"):
         make_structure(0, 1).flatten((1, 2, 3))
     with pytest.raises(ValueError, match="expected 2 fields, got 3"):
-        make_structure("u", "v", kind="dict").flatten({"u": 1, "v": 2, "w": 3})
+        make_structure("u", "v", container="dict").flatten({"u": 1, "v": 2, "w": 3})
 
 
 # ----- Fields
@@ -126,15 +126,21 @@ def test_another_number_of_fields_is_an_error() -> None:
 def test_fields_are_named_after_the_users() -> None:
     assert field_names(LEAF) == ("f0",)
     assert field_names(make_structure(0, 1)) == ("f0", "f1")
-    assert field_names(make_structure("gain", "shift", kind="dict")) == ("gain", "shift")
-    inner = make_structure("u", "v", kind="dict")
+    assert field_names(make_structure("gain", "shift", container="dict")) == ("gain", "shift")
+    inner = make_structure("u", "v", container="dict")
     assert field_names(Structure("dict", ("a", "b"), (inner, LEAF))) == ("a_u", "a_v", "b")
 
 
 def test_names_that_wgsl_cannot_have_are_numbered() -> None:
-    assert field_names(make_structure("let", "_x", "a b", "é", "ok", kind="dict")) == ("f0", "f1", "f2", "f3", "ok")
-    assert field_names(make_structure("x", "f0", kind="dict")) == ("x", "f0")
-    clash = Structure("dict", ("a", "a_b"), (make_structure("b", kind="dict"), LEAF))
+    assert field_names(make_structure("let", "_x", "a b", "é", "ok", container="dict")) == (
+        "f0",
+        "f1",
+        "f2",
+        "f3",
+        "ok",
+    )
+    assert field_names(make_structure("x", "f0", container="dict")) == ("x", "f0")
+    clash = Structure("dict", ("a", "a_b"), (make_structure("b", container="dict"), LEAF))
     assert field_names(clash) == ("f0", "f1")
     for word in ("fn", "f32", "array", "while", "from", "vec2", "target"):
         assert word in WGSL_RESERVED
@@ -165,9 +171,9 @@ def test_a_bare_field_is_the_element() -> None:
 
 def test_elements_are_keys_of_caches() -> None:
     one, same = (
-        element_of([np.dtype(np.int8), np.dtype(np.int8)], make_structure("u", "v", kind="dict")) for _ in range(2)
+        element_of([np.dtype(np.int8), np.dtype(np.int8)], make_structure("u", "v", container="dict")) for _ in range(2)
     )
-    other = element_of([np.dtype(np.int8), np.dtype(np.uint8)], make_structure("u", "v", kind="dict"))
+    other = element_of([np.dtype(np.int8), np.dtype(np.uint8)], make_structure("u", "v", container="dict"))
     assert one == same
     assert hash(one) == hash(same)
     assert one != other

@@ -90,8 +90,8 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
     indices: list[Any] = []
     part: Any
     for part in index if isinstance(index, tuple) else (index,):
-        kind = type(part)
-        given: Any = as_array(part) if kind is list else part
+        part_type = type(part)
+        given: Any = as_array(part) if part_type is list else part
         if type(given) is np.ndarray and given.size and given.ndim and given.dtype.kind in "iu":
             parts.append(given.shape)
             indices.append(given)
@@ -99,10 +99,10 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
             resolved = np.nonzero(given)
             parts.append((np.bool_, given.shape, len(resolved[0])))
             indices += resolved
-        elif kind is int or isinstance(given, np.integer):
+        elif part_type is int or isinstance(given, np.integer):
             parts.append(int)
             indices.append(int(given))
-        elif kind is slice:
+        elif part_type is slice:
             parts.append((slice, given.start, given.stop, given.step))
         elif given is None or given is Ellipsis:
             parts.append(given)

@@ -129,21 +129,21 @@ def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int,
         # This is NumPy's spelling of a structured dtype: a list of names and dtypes.
         dtype = np.dtype(dtype)
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
-        structure_kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
-        structure_kind = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else structure_kind
+        container, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
+        container = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else container
     elif isinstance(dtype, Mapping):
-        structure_kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
+        container, keys, parts = "dict", tuple(dtype), list(dtype.values())
     else:
         plain = dtype_from(dtype)
         if plain.names is None:
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
-        structure_kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
+        container, keys, parts = "structured", plain.names, [plain[name] for name in plain.names]
     if not parts:
         raise ValueError(f"dtype={dtype!r} was passed, which has no fields; pass a dtype, or a bundle of one or more")
     children = [_parse_dtype(part) for part in parts]
-    factory = type(dtype) if structure_kind == "named" else None
-    structure = Structure(structure_kind, keys, tuple(child for child, _, _ in children), factory)
+    factory = type(dtype) if container == "named" else None
+    structure = Structure(container, keys, tuple(child for child, _, _ in children), factory)
     return structure, [d for _, dtypes, _ in children for d in dtypes], [s for _, _, shapes in children for s in shapes]
 
 
@@ -188,9 +188,9 @@ class _Law:
         """Return the error message for a counterexample."""
         left, right = self.sides(triple)
         names = ", ".join(f"{name} = {self.format_element(values)}" for name, values in zip("abc", triple, strict=True))
-        kinds = ", ".join(field.scalar.name for field in self.element.fields)
+        type_names = ", ".join(field.scalar.name for field in self.element.fields)
         return (
-            f"{self.operator.name} is not associative on {kinds}:\n  {names}\n"
+            f"{self.operator.name} is not associative on {type_names}:\n  {names}\n"
             f"  op(op(a, b), c) = {self.format_element(left)}\n  op(a, op(b, c)) = {self.format_element(right)}"
         )
 

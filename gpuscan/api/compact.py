@@ -199,7 +199,7 @@ def check_compact_out(
         ValueError, TypeError: as `compact` raises them.
     """
     own_structure, given = structure_and_leaves(out, only_moved=True)
-    if own_structure != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
+    if own_structure != structure or (structure.container == "structured" and not isinstance(out, np.ndarray)):
         raise ValueError(
             f"out of type {type(out).__name__} was passed, but its structure is not the input's; pass an array for "
             "each array of the input, in the same bundle"

@@ -404,16 +404,16 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
 
 def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
     """Return an argument with its arrays of NumPy on the device of another array; short ones may stay."""
-    kind = type(value)
-    if kind is np.ndarray:
+    value_type = type(value)
+    if value_type is np.ndarray:
         if value.dtype not in _UPLOADED or not value.size or (stay_short and value.nbytes <= _MAX_ARRAY_BYTES):
             return value
         made = upload_array(beside._context, value)
         assert made._owner is not None
         return beside._made(made._owner, made._shape, made._dtype, 0, None)
-    if kind is tuple or kind is list:
-        return kind([_upload_leaves(part, beside, stay_short) for part in value])
-    if kind is dict:
+    if value_type is tuple or value_type is list:
+        return value_type([_upload_leaves(part, beside, stay_short) for part in value])
+    if value_type is dict:
         return {name: _upload_leaves(part, beside, stay_short) for name, part in value.items()}
     return value
 

@@ -406,7 +406,7 @@ def run_newton(
     run = LoopRun(arguments, Derivation(step, (), ()), reverse)
     run.new_of = {}
     graph, calculus = step.graph, linearised.calculus
-    # A number that scales the matrices, as an input of its own kind.
+    # A number that scales the matrices, as an input of a field of its own.
     damping = graph.input(3, 0, 0, linearised.scalar)
     rows = [[calculus.times(entry, damping) for entry in row] for row in linearised.jacobian()]
     olds = [graph.cast(node, linearised.scalar) for node in step.states]

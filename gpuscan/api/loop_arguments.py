@@ -238,10 +238,10 @@ _ARRAYS = (Array, np.ndarray, ParameterArray)
 
 
 def _is_weak(value: object) -> TypeGuard[int | float | complex | Parameter]:
-    return _kind_of(value) in (int, float, complex)
+    return _number_type_of(value) in (int, float, complex)
 
 
-def _kind_of(value: object) -> type:
+def _number_type_of(value: object) -> type:
     return value.number_type if type(value) is Parameter else type(value)
 
 
@@ -266,10 +266,10 @@ def _has_list(value: object) -> bool:
 def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
     if isinstance(value, dict):
-        structure_kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
+        container, keys, parts, factory = "dict", tuple(value), list(value.values()), None
     elif isinstance(value, tuple) or (lists and isinstance(value, list)):
         named = hasattr(value, "_fields")
-        structure_kind = "named" if named else "list" if isinstance(value, list) else "tuple"
+        container = "named" if named else "list" if isinstance(value, list) else "tuple"
         keys, parts = tuple(getattr(value, "_fields", range(len(value)))), list(value)
         factory = type(value) if named else None
     elif _is_weak(value):
@@ -287,7 +287,7 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
         raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
     children = [_flatten(part, lists=lists) for part in parts]
     leaves = [leaf for _, inner in children for leaf in inner]
-    return Structure(structure_kind, keys, tuple(child for child, _ in children), factory), leaves
+    return Structure(container, keys, tuple(child for child, _ in children), factory), leaves
 
 
 # ----- Axes
@@ -397,8 +397,10 @@ def _step_key(
     key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None
-    kinds = tuple((None, value.dtype) if isinstance(value, _ARRAYS) else (_kind_of(value), None) for value in given)
-    whole = (key, carry, kinds, source, tuple(states))
+    types = tuple(
+        (None, value.dtype) if isinstance(value, _ARRAYS) else (_number_type_of(value), None) for value in given
+    )
+    whole = (key, carry, types, source, tuple(states))
     try:
         hash(whole)
     except TypeError:
@@ -416,9 +418,9 @@ def _trace(
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
     choices = [[value.dtype] if isinstance(value, _ARRAYS) else _dtypes(value, source) for value in given]
-    narrow = [is_weak and _is_narrow(kinds[0]) for kinds, is_weak in zip(choices, weak, strict=True)]
+    narrow = [is_weak and _is_narrow(dtypes[0]) for dtypes, is_weak in zip(choices, weak, strict=True)]
     if any(narrow):
-        first = [np.int32 if is_narrow else kinds[0] for is_narrow, kinds in zip(narrow, choices, strict=True)]
+        first = [np.int32 if is_narrow else dtypes[0] for is_narrow, dtypes in zip(narrow, choices, strict=True)]
         weak_states = keeps_weak(
             f, carry, [scalar_of(np.dtype(number_type)) for number_type in first], states, source, weak
         )
@@ -426,9 +428,9 @@ def _trace(
             if narrow[index] and stays:
                 choices[index] = list(dict.fromkeys([np.dtype(np.int32), *choices[index]]))
     refusals: list[Exception] = []
-    for kinds in itertools.islice(itertools.product(*choices), _MAX_TRIES):
+    for dtypes in itertools.islice(itertools.product(*choices), _MAX_TRIES):
         try:
-            return trace_step(f, carry, [scalar_of(np.dtype(number_type)) for number_type in kinds], states, source)
+            return trace_step(f, carry, [scalar_of(np.dtype(dtype)) for dtype in dtypes], states, source)
         except (OperatorError, TypeError) as error:
             refusals.append(error)
     raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
@@ -441,7 +443,7 @@ def _is_narrow(dtype: AnyDType) -> bool:
 
 def _dtypes(value: object, source: Element) -> list[AnyDType]:
     """Return the dtypes that a Python number of init may take, the likeliest first."""
-    number_type = _kind_of(value)
+    number_type = _number_type_of(value)
     own = [field.scalar for field in source.fields]
 
     def of(*kinds: str) -> list[AnyDType]:

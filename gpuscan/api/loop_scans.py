@@ -379,17 +379,17 @@ class LoopRun:
             seeds: list[SomeArray] = list(self._seeds_on_device(stage, element, given))
         else:
             others = self.arguments.others
-            kinds = [field.scalar.dtype for field in element.fields[:count]]
-            wide_kinds = [compute_dtype(scalar_of(value.dtype)) for value in given]
+            dtypes = [field.scalar.dtype for field in element.fields[:count]]
+            wide_dtypes = [compute_dtype(scalar_of(value.dtype)) for value in given]
 
             def start_of(*arrays: AnyArray) -> list[AnyArray]:
                 wide = []
-                for value, kind in zip(arrays, wide_kinds, strict=True):
-                    whole = np.empty(others, kind)
+                for value, dtype in zip(arrays, wide_dtypes, strict=True):
+                    whole = np.empty(others, dtype)
                     whole[...] = value
                     wide.append(whole.reshape(rows))
                 numbers = stage.composition.start(wide)
-                return [np.asarray(number).astype(kind) for number, kind in zip(numbers, kinds, strict=True)]
+                return [np.asarray(number).astype(dtype) for number, dtype in zip(numbers, dtypes, strict=True)]
 
             with np.errstate(all="ignore"):
                 seeds = combine_arrays(start_of, given)

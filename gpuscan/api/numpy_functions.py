@@ -162,19 +162,21 @@ def _spread_of(name: str) -> Form:
         correction: Any = np._NoValue,
     ) -> Array:
         array = _array(name, a)
-        kind = array.dtype if dtype is None else np.dtype(dtype)
-        if kind.kind in "biu":
+        own_dtype = array.dtype if dtype is None else np.dtype(dtype)
+        if own_dtype.kind in "biu":
             what = "variance" if name == "np.var" else "standard deviation"
-            raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
+            raise not_on_device(f"{name} of {own_dtype}", f"the {what} of integers is float64; pass dtype=np.float32")
         count = prod(array.shape[number] for number in _axes(axis, array.shape))
         freedom = as_parameter(max(count - (ddof if correction is np._NoValue else correction), 0))
         # Halves are summed as float32, as in NumPy.
-        wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
+        wide = np.dtype(np.float32) if own_dtype.itemsize == 2 else own_dtype
         is_root = name == "np.std"
 
         def finish(squares: Value) -> object:
             variance = squares / freedom
-            return (np.sqrt(variance) if is_root else variance).astype(kind if kind.kind == "f" else variance.dtype)
+            return (np.sqrt(variance) if is_root else variance).astype(
+                own_dtype if own_dtype.kind == "f" else variance.dtype
+            )
 
         array = array.astype(wide, copy=False)
         middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean

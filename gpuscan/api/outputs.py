@@ -43,12 +43,12 @@ def check_out(
         shape: the shape of the result, without the axes of the element (default: the shape of the scan's arrays).
 
     Raises:
-        TypeError: one is not an array of the right kind, cannot be written, or has another dtype.
+        TypeError: one is not an array, cannot be written, is not where its result is, or has another dtype.
         ValueError: one has another shape, or two share memory.
     """
     if out is None:
         return None
-    if problem.destination.structure.kind == "record":
+    if problem.destination.structure.container == "structured":
         structure, arrays = structure_and_leaves(out)
         if not isinstance(out, np.ndarray) or structure != problem.destination.structure:
             raise TypeError(
@@ -70,7 +70,7 @@ def check_out_array(
     given: object, shape: tuple[int, ...], dtype: AnyDType, device: OpenedDevice | DeviceGroup | None
 ) -> SomeArray:
     """Return an array of `out`, or raise an error if a result of this shape and dtype cannot be written to it."""
-    array = _check_kind(given, device)
+    array = _check_is_array(given, device)
     if array.shape != shape:
         raise ValueError(
             f"out of shape {array.shape} was passed for a result of shape {shape}; pass an array of that shape"
@@ -91,7 +91,7 @@ def check_separate(arrays: Sequence[SomeArray]) -> None:
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
 
 
-def _check_kind(out: object, device: OpenedDevice | DeviceGroup | None) -> SomeArray:
+def _check_is_array(out: object, device: OpenedDevice | DeviceGroup | None) -> SomeArray:
     if device is not None:
         if not isinstance(out, Array) or out.device is not device:
             raise TypeError(

@@ -1,4 +1,4 @@
-"""The public `Plan`: one kind of scan, compiled once and run many times, here or in a caller's own wgpu program."""
+"""The public `Plan`: one scan, compiled once and run many times, here or in a caller's own wgpu program."""
 
 from __future__ import annotations
 
@@ -570,14 +570,14 @@ def by_field(name: str, given: object, element: Element) -> list[object]:
         ValueError: they have other fields.
     """
     count = len(element.fields)
-    if isinstance(given, (tuple, list)) and len(given) == count and element.structure.kind != "leaf":
+    if isinstance(given, (tuple, list)) and len(given) == count and element.structure.container != "leaf":
         return list(given)
     return [given] if count == 1 and not isinstance(given, dict) else flatten_arguments(name, given, element.structure)
 
 
 def flatten_arguments(name: str, given: object, structure: Structure) -> list[object]:
     """Return the buffers for the leaves of the structure. A leaf may be a pair, so it is not taken apart."""
-    if structure.kind == "leaf":
+    if structure.container == "leaf":
         return [given]
     keys = ", ".join(map(repr, structure.keys))
     if isinstance(given, dict):

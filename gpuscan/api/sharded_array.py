@@ -642,7 +642,7 @@ def write_results(result: object, out: object) -> None:
     """Write results that have arrays of their own to the arrays of `out`, which are checked first.
 
     Raises:
-        TypeError: an array has another kind or dtype than its result.
+        TypeError: an array has another type or dtype than its result.
         ValueError: the arrays nest in another way, one has another shape or is divided in another way, or two share
             memory.
     """

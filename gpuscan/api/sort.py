@@ -304,7 +304,7 @@ def check_keys(
     as_flag("descending", descending)
     as_flag("stable", stable)
     structure, leaves = structure_and_leaves(x, only_moved=True)
-    if structure.kind != "leaf":
+    if structure.container != "leaf":
         raise TypeError(
             f"a bundle of {structure.leaf_count} arrays was to be {what}, but keys are one array. Pass that array, and "
             "move others along with it by gs.sort_by_key"

@@ -134,13 +134,15 @@ def _call_ufunc(
         target = targets[0].device
         assert isinstance(target, Device)
         leaves = [target.asarray(leaf) for leaf in leaves]
-    kinds = iter(leaf.dtype for leaf in leaves)
-    key = tuple(_Constant(type(value), spelling(value), value) if is_number(value) else next(kinds) for value in values)
+    dtypes = iter(leaf.dtype for leaf in leaves)
+    key = tuple(
+        _Constant(type(value), spelling(value), value) if is_number(value) else next(dtypes) for value in values
+    )
     wanted = tuple(target.dtype for target in targets)
     function = _make_map(ufunc, key, None if dtype is None else np.dtype(dtype), wanted)
     out: object = None
     if targets:
-        out = targets if function.element.structure.kind != "leaf" else targets[0]
+        out = targets if function.element.structure.container != "leaf" else targets[0]
     return map_leaves(
         function, leaves, common_shape([leaf.shape for leaf in leaves]), find_call_device(leaves, None), out
     )

@@ -356,7 +356,7 @@ def _run_numbers(device: OpenedDevice, ordered: Array, scalar: Scalar | None) ->
     Args:
         device: the device.
         ordered: the keys, one or more.
-        scalar: the kind of key; None if keys differ where their bits do.
+        scalar: the type of the keys; None if keys differ where their bits do.
     """
     numbers = new_array(device, None, ordered.shape, np.uint32)
     numbers[:1] = 0

@@ -415,7 +415,7 @@ class KeyAccess:
     """Plain values about the array of keys, for the templates.
 
     Attributes:
-        scalar: the kind of a key.
+        scalar: the type of the keys.
         count: how many neighbouring keys are compared together: the keys of a chunk, at most 32.
         width: the 32-bit words of one access.
         accesses: the accesses that cover these keys; 0 if each key is loaded by itself.

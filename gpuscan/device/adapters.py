@@ -69,8 +69,8 @@ def best_adapters() -> int:
 
     In the order of `find_adapters` they come first.
     """
-    kinds = [(adapter.info["adapter_type"], adapter.info["backend_type"]) for adapter in find_adapters()]
-    return kinds.count(kinds[0]) if kinds else 0
+    types = [(adapter.info["adapter_type"], adapter.info["backend_type"]) for adapter in find_adapters()]
+    return types.count(types[0]) if types else 0
 
 
 def adapter_number(wanted: object) -> int | None:

@@ -163,27 +163,29 @@ class BufferPool:
         with self._lock:
             self._give(buffer, (buffer.usage, buffer.size))
 
-    def take_all(self, classes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
+    def take_all(self, usages_and_sizes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
         """Return a buffer for each pair of usage and `size_of`, as `take` does; all of them or none."""
         buffers: list[wgpu.GPUBuffer] = []
         with self._lock:
             self._collect()
             try:
-                for usage_and_size in classes:
+                for usage_and_size in usages_and_sizes:
                     buffers.append(self._take(usage_and_size))
             except BaseException:
-                self.give_all(buffers, classes, clean=True)
+                self.give_all(buffers, usages_and_sizes, clean=True)
                 raise
         return buffers
 
-    def give_all(self, buffers: Sequence[wgpu.GPUBuffer], classes: Sequence[tuple[int, int]], *, clean: bool) -> None:
+    def give_all(
+        self, buffers: Sequence[wgpu.GPUBuffer], usages_and_sizes: Sequence[tuple[int, int]], *, clean: bool
+    ) -> None:
         """Return the buffers of `take_all` to the pool, or discard them after an error (`clean` is False)."""
         if not clean:
             for buffer in buffers:
                 self.discard(buffer)
             return
         with self._lock:
-            for buffer, usage_and_size in zip(buffers, classes, strict=False):
+            for buffer, usage_and_size in zip(buffers, usages_and_sizes, strict=False):
                 self._give(buffer, usage_and_size)
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:

@@ -46,7 +46,7 @@ from gpuscan.device.reports import (
     ValidationFlag,
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
-from gpuscan.device.tile_state import RunBuffers, RunKind, TileState
+from gpuscan.device.tile_state import RunBuffers, RunDescriptor, TileState
 from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP
 from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
@@ -105,12 +105,12 @@ def strategy_key(strategy: str) -> tuple[str, str | None]:
 
 def _entries_of(code: str) -> list[dict[str, Any]]:
     """Return the layout entries of a shader's bindings. Uniform buffers but the switch have a dynamic offset."""
-    kinds = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
+    types = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
     visible = webgpu().ShaderStage.COMPUTE
     entries = []
     for number, space in _DECLARATION.findall(code):
         uniform = {"type": "uniform", "has_dynamic_offset": int(number) != SWITCH_BINDING}
-        buffer = uniform if space == "uniform" else {"type": kinds[space]}
+        buffer = uniform if space == "uniform" else {"type": types[space]}
         entries.append({"binding": int(number), "visibility": visible, "buffer": buffer})
     return entries
 
@@ -338,11 +338,11 @@ class DeviceContext:
         """What each dispatch binds in addition: the switch in a ``with`` of `skip_dispatches_if`, else nothing."""
         return [] if self.switch is None else [(SWITCH_BINDING, self.switch)]
 
-    def begin(self, run_kind: RunKind) -> RunBuffers:
+    def begin(self, run_descriptor: RunDescriptor) -> RunBuffers:
         """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""
-        run = self.tile_state.begin(concrete(run_kind) if self.has_sizes else run_kind)
+        run = self.tile_state.begin(concrete(run_descriptor) if self.has_sizes else run_descriptor)
         if (recording := self.recording) is not None:
-            recording.begin(run_kind, run)
+            recording.begin(run_descriptor, run)
         return run
 
     def read_report_later(self, run: Run | SortRun, timeout_seconds: float = 0.0) -> None:
@@ -375,7 +375,7 @@ class DeviceContext:
 
     @contextmanager
     def pause_recording(self) -> Iterator[None]:
-        """Leave out of the recording what is done in the ``with``, because later calls of the kind do not need it."""
+        """Leave out of the recording what is done in the ``with``, because later launches do not need it."""
         recording = self.recording
         if recording is None:
             yield
@@ -397,7 +397,7 @@ class DeviceContext:
             self.queue.recording = recording
 
     def note_constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
-        """Say that a buffer's contents are the same in all calls of the kind that is being recorded."""
+        """Say that a buffer's contents are the same in all launches of what is being recorded."""
         if (recording := self.recording) is not None:
             recording.constant(buffer, owner)
 

@@ -267,28 +267,28 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
         given: the array.
         dtype: the dtype of the copy, to which numbers are cast as they are copied (default: the array's dtype).
 
-    Calls are recorded only if what they do is decided by their key, so all calls of a kind upload the same numbers. A
-    program of the kind uses this copy. Numbers that parameters give are others for each call.
+    Calls are recorded only if what they do is decided by their key, so all calls with the key upload the same numbers.
+    Their program uses this copy. Numbers that parameters give are others for each call.
     """
     if isinstance(given, ParameterArray):
         array = given if dtype is None else given.astype(check_dtype(dtype))
         return upload_changing(context, array.content, array.shape, array.dtype)
-    kind = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
-    nbytes = given.size * kind.itemsize
+    array_dtype = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
+    nbytes = given.size * array_dtype.itemsize
     with guarded(context):
         owner = context.allocate(nbytes)
         if context.queue.recording is not None:
             context.note_constant(owner.buffer, owner)
         if 0 < nbytes <= TRANSFERS.deferred_upload_bytes:
             padded = np.zeros(-(-nbytes // 4), np.uint32).view(np.uint8)
-            padded[:nbytes].view(kind).reshape(given.shape)[...] = given
+            padded[:nbytes].view(array_dtype).reshape(given.shape)[...] = given
             context.queue.write_deferred(owner.buffer, 0, padded)
         elif nbytes:
             with context.pause_recording():
-                if given.dtype.newbyteorder("=") == kind or not given.flags.c_contiguous:
-                    given = np.ascontiguousarray(given, kind)
-                upload(context.queue, given, owner.buffer, pool=context.pool, dtype=kind)
-    return DeviceArray(context, owner.buffer, given.shape, kind, 0, owner)
+                if given.dtype.newbyteorder("=") == array_dtype or not given.flags.c_contiguous:
+                    given = np.ascontiguousarray(given, array_dtype)
+                upload(context.queue, given, owner.buffer, pool=context.pool, dtype=array_dtype)
+    return DeviceArray(context, owner.buffer, given.shape, array_dtype, 0, owner)
 
 
 def upload_changing(

@@ -168,8 +168,8 @@ def _hyphenate(name: str) -> str:
 
 def _error_of(error: Any) -> GPUError:
     """Return an error of WebGPU as an exception."""
-    kinds = {"GPUValidationError": GPUValidationError, "GPUOutOfMemoryError": GPUOutOfMemoryError}
-    return kinds.get(str(error.constructor.name), GPUInternalError)(str(error.message))
+    error_types = {"GPUValidationError": GPUValidationError, "GPUOutOfMemoryError": GPUOutOfMemoryError}
+    return error_types.get(str(error.constructor.name), GPUInternalError)(str(error.message))
 
 
 def _limits_of(thing: Any) -> dict[str, int]:
@@ -550,7 +550,7 @@ class GPUDevice:
         """Return what a call makes.
 
         Raises:
-            GPUError: the browser reports an error of one of the kinds.
+            GPUError: the browser reports an error that one of the filters catches.
             RuntimeError: the device is lost.
         """
         for error_filter in error_filters:
@@ -640,8 +640,10 @@ class GPUDevice:
             GPUError: the driver does not compile the shader.
         """
         described = _make_descriptor(label=label, layout=layout, compute=compute)
-        kinds = "validation", "internal"
-        return GPUComputePipeline(self, self._call_in_scopes(kinds, lambda: self._js.createComputePipeline(described)))
+        filters = "validation", "internal"
+        return GPUComputePipeline(
+            self, self._call_in_scopes(filters, lambda: self._js.createComputePipeline(described))
+        )
 
     def create_command_encoder(self, *, label: str = "") -> GPUCommandEncoder:
         """Return an encoder."""

@@ -1,8 +1,8 @@
 """Programs: the stages of a call, recorded once over named slots, and launched again over other buffers.
 
 Code that computes on a device describes its work as steps (dispatches, clears and copies over buffers) and hands them
-to `DeviceContext.submit`. The first call of a kind is recorded meanwhile. Its program names each buffer by a slot: an
-argument of the call, memory that the call allocated, a constant, or the tile state of a run. A later call of the kind
+to `DeviceContext.submit`. The first call with a key is recorded meanwhile. Its program names each buffer by a slot: an
+argument of the call, memory that the call allocated, a constant, or the tile state of a run. A later call with the key
 launches the program over its own arguments, and runs none of the code that made the steps.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpuscan.device.bind_groups import BindGroups
     from gpuscan.device.profiles import Profiles
     from gpuscan.device.reports import RunLog
-    from gpuscan.device.tile_state import RunBuffers, RunKind, TileState
+    from gpuscan.device.tile_state import RunBuffers, RunDescriptor, TileState
     from gpuscan.operators.parameters import Parameters
     from gpuscan.planning.plan import ScanPlan
 
@@ -119,13 +119,13 @@ class RunStart(NamedTuple):
     """The begin of a run, which takes the tile state and parameters of its own.
 
     Attributes:
-        run_kind: the run, as the tile state knows it.
+        run_descriptor: the run, as the tile state knows it.
         state, params: the slots that take the buffers of the tile state and of the parameters.
         report: the plan or the strategy of the report that is to be read; None if the run cannot fail.
         timeout_seconds: the shortest time after which the run can have timed out.
     """
 
-    run_kind: RunKind
+    run_descriptor: RunDescriptor
     state: int
     params: int
     report: ScanPlan | str | None = None
@@ -195,7 +195,7 @@ class Program:
     ) -> None:
         self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
         self.sizes = [nbytes for _, _, nbytes in outputs]
-        self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
+        self.usages_and_sizes = [*((usage, size) for usage, size, _ in outputs), *scratch]
         self._changing = [
             (index, constant) for index, constant in enumerate(constants) if isinstance(constant, ChangingConstant)
         ]
@@ -221,9 +221,9 @@ class Program:
                 filled[index] = uniform.with_content(context, content)
             constants = filled
         pool, groups = context.pool, context.bind_groups
-        taken = pool.take_all(self.kinds)
+        taken = pool.take_all(self.usages_and_sizes)
         count = len(self.sizes)
-        outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.kinds, strict=False)]
+        outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.usages_and_sizes, strict=False)]
         slots: list[wgpu.GPUBuffer] = [*arguments, *constants, *taken, *self._runs]
         started: list[RunBuffers] = []
         reports: list[tuple[Run | SortRun, float]] = []
@@ -242,7 +242,7 @@ class Program:
                 grid = item.dispatch.grid
                 steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
             elif isinstance(item, RunStart):
-                run = context.tile_state.begin(item.run_kind)
+                run = context.tile_state.begin(item.run_descriptor)
                 started.append(run)
                 slots[item.state], slots[item.params] = run.state, run.params.buffer
                 if item.report is not None:
@@ -258,7 +258,7 @@ class Program:
         else:
             context.queue.run(steps, self.nbytes)
         # Memory is used in the order of the queue, so later launches may write to it.
-        pool.give_all(taken[count:], self.kinds[count:], clean=True)
+        pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
         for report in reports:
             context.runs.add_pending(*report)
         for validation_flag in self.validation_flags:
@@ -426,7 +426,7 @@ class Recording:
     def constant(
         self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | Size | bytes | None = None
     ) -> None:
-        """Note a buffer with the same contents in all calls of the kind. The program keeps it alive.
+        """Note a buffer with the same contents in all calls with the key. The program keeps it alive.
 
         Args:
             buffer: the buffer.
@@ -439,12 +439,12 @@ class Recording:
             owner = owner.base
         self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
 
-    def begin(self, run_kind: RunKind, run: RunBuffers) -> None:
+    def begin(self, run_descriptor: RunDescriptor, run: RunBuffers) -> None:
         """Note that a run begins."""
         number = len(self._runs)
         state, params = _Slot("state", number), _Slot("params", number)
         self._slots[id(run.state)], self._slots[id(run.params.buffer)] = state, params
-        start = RunStart(run_kind, 0, 0)
+        start = RunStart(run_descriptor, 0, 0)
         self._runs.append((run, start))
         self._items.append(_RecordedRun(number, state, params))
 
@@ -453,7 +453,7 @@ class Recording:
         for number, (started, start) in enumerate(self._runs):
             if started.epoch == run.epoch and started.state is run.state:
                 plan = run.plan.without_sizes() if isinstance(run, Run) else run.strategy
-                self._runs[number] = started, RunStart(start.run_kind, 0, 0, plan, timeout_seconds)
+                self._runs[number] = started, RunStart(start.run_descriptor, 0, 0, plan, timeout_seconds)
                 return
         self.end()
 
@@ -509,14 +509,14 @@ class Recording:
         used = [slot for item in self._items if isinstance(item, _RecordedStep) for slot in item.slots]
         constants = list(dict.fromkeys(slot for slot in used if slot.role == "constant"))
         scratch = [slot for slot in dict.fromkeys(used) if slot.role == "memory" and slot not in results]
-        kinds = _share(scratch)
+        usages_and_sizes = _share(scratch)
         first = self._arguments
         for index, slot in enumerate((*constants, *results)):
             slot.number = first + index
         first += len(constants) + len(results)
         for slot in scratch:
             slot.number = first + slot.index
-        first += len(kinds)
+        first += len(usages_and_sizes)
         for item in self._items:
             if isinstance(item, _RecordedRun):
                 item.state.number = first + 2 * item.number
@@ -530,7 +530,7 @@ class Recording:
             tuple([_constant(slot) for slot in constants]),
             tuple([slot.owner for slot in constants]),
             tuple([(slot.usage, slot.size, slot.nbytes) for slot in results]),
-            tuple(kinds),
+            tuple(usages_and_sizes),
             2 * len(self._runs),
             tuple([(constants.index(self._slots[id(flag.array.buffer)]), flag) for flag in self._validation_flags]),
             self._nbytes,
@@ -540,7 +540,9 @@ class Recording:
     def _item(self, item: _RecordedStep | _RecordedRun) -> Item:
         if isinstance(item, _RecordedRun):
             start = self._runs[item.number][1]
-            return RunStart(start.run_kind, item.state.number, item.params.number, start.report, start.timeout_seconds)
+            return RunStart(
+                start.run_descriptor, item.state.number, item.params.number, start.report, start.timeout_seconds
+            )
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
@@ -575,18 +577,18 @@ def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingConstant | Size | bytes:
 
 
 def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:
-    """Give each memory the index of a buffer, and return the kinds of the buffers.
+    """Give each memory the index of a buffer, and return the usages and sizes of the buffers.
 
-    Two memories of one kind share a buffer if all items that use the first come before the items of the second.
+    Two of one usage and size share a buffer if all items that use the first come before the items of the second.
     """
-    kinds: list[tuple[int, int]] = []
+    usages_and_sizes: list[tuple[int, int]] = []
     free_from: list[int] = []
     for slot in sorted(scratch, key=lambda slot: slot.first):
         usage_and_size = slot.usage, slot.size
-        free = (i for i, other in enumerate(kinds) if other == usage_and_size and free_from[i] < slot.first)
-        slot.index = next(free, len(kinds))
-        if slot.index == len(kinds):
-            kinds.append(usage_and_size)
+        free = (i for i, other in enumerate(usages_and_sizes) if other == usage_and_size and free_from[i] < slot.first)
+        slot.index = next(free, len(usages_and_sizes))
+        if slot.index == len(usages_and_sizes):
+            usages_and_sizes.append(usage_and_size)
             free_from.append(0)
         free_from[slot.index] = slot.last
-    return kinds
+    return usages_and_sizes

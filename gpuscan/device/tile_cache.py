@@ -58,5 +58,5 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
 
 
 def key_of(capabilities: Capabilities) -> dict[str, object]:
-    """Return what findings about a kind of adapter are kept under: equal cards share them."""
+    """Return the key of findings about an adapter. Equal cards share it."""
     return {name: getattr(capabilities, name) for name in KEY_FIELDS} | {"gpuscan": __version__}

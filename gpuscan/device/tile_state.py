@@ -27,13 +27,13 @@ PARAMS = struct.Struct("<8I")
 EPOCH_WORD = 2
 # Epochs are 16 bits and begin at 1: see shaders/shared/tile_state.wgsl and shaders/scan/load_words.wgsl.
 LAST_EPOCH = 0xFFFF
-# The parameters of a kind of run are written for 1 run at first, then for 16 and then for 256 runs at once.
+# The parameters of runs with one descriptor are written for 1 run at first, then for 16 and then for 256 runs at once.
 GROWTH = 16
 MAX_AHEAD = 256
 # A buffer that is not made yet, and its size.
 _NO_MEMORY = (None, -1)
-# How many kinds of runs have their parameters kept; the least recently used goes first.
-MAX_KINDS = 64
+# How many descriptors have their parameters kept; the least recently used goes first.
+MAX_DESCRIPTORS = 64
 
 
 def parameters(plan: ScanPlan, position: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ class TileStateSizeError(GpuscanError):
     """Raised if the tile state of a plan does not fit one binding. Nothing was submitted."""
 
 
-class RunKind(NamedTuple):
+class RunDescriptor(NamedTuple):
     """What runs have in common that differ in their epochs only.
 
     Attributes:
@@ -69,10 +69,10 @@ class RunKind(NamedTuple):
     epochs: int = 1
 
 
-def kind_of_plan(plan: ScanPlan, position: tuple[int, int, int]) -> RunKind:
-    """Return the kind of a run of a plan; `position` as in `parameters`."""
+def describe_run(plan: ScanPlan, position: tuple[int, int, int]) -> RunDescriptor:
+    """Return the descriptor of a run of a plan; `position` as in `parameters`."""
     memory = "posts" if plan.posts else "totals"
-    return RunKind((parameters(plan, position, epoch=0),), EPOCH_WORD, memory, plan.state_bytes)
+    return RunDescriptor((parameters(plan, position, epoch=0),), EPOCH_WORD, memory, plan.state_bytes)
 
 
 class RunBuffers(NamedTuple):
@@ -119,7 +119,7 @@ class TileState:
     buffer, since their words could look like posts. The posts of sorts are in a third one, since they take single words
     of 32 bits, and half of a 64-bit post could look like such a word.
 
-    Parameters are in uniform buffers, and each dispatch selects its own by a dynamic offset. When a kind of run comes
+    Parameters are in uniform buffers, and each dispatch selects its own by a dynamic offset. When a descriptor comes
     again, its parameters are written for many runs ahead, with reserved epochs. No parameters are ever overwritten,
     because commands may be submitted long after they were recorded. `var<immediate>` would be slower: on an H100 it
     costs every dispatch 1.8 us of GPU time.
@@ -131,13 +131,13 @@ class TileState:
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, write: Callable[[wgpu.GPUBuffer, int, Any], None]) -> None:
         self._device, self._write = wgpu_device, write
-        # The buffers of posts, of totals and of the counts of sorts, by `RunKind.memory`, and their sizes.
+        # The buffers of posts, of totals and of the counts of sorts, by `RunDescriptor.memory`, and their sizes.
         self._memory: dict[str, tuple[object, int]] = {}
         # The last epoch that is in use or reserved.
         self._epoch = 0
-        # The parameters by the kind of run; None for a kind that came once.
-        self._ahead: OrderedDict[RunKind, _ParameterBuffer | None] = OrderedDict()
-        # The parameters of runs of new kinds, each written when it comes.
+        # The parameters by the descriptor of the runs; None for one that came once.
+        self._ahead: OrderedDict[RunDescriptor, _ParameterBuffer | None] = OrderedDict()
+        # The parameters of runs with new descriptors, each written when it comes.
         self._once: _ParameterBuffer | None = None
         self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
         self._stride = max(PARAMS.size, int(wgpu_device.limits["min-uniform-buffer-offset-alignment"]))
@@ -163,22 +163,22 @@ class TileState:
                 f"{smaller(plan.length // max(1, plan.row_length))}"
             )
 
-    def begin(self, run_kind: RunKind) -> RunBuffers:
-        """Return the buffers and the epoch for one run of a kind, which fits a binding."""
+    def begin(self, run_descriptor: RunDescriptor) -> RunBuffers:
+        """Return the buffers and the epoch for one run with this descriptor, which fits a binding."""
         with self._lock:
-            if run_kind not in self._ahead:
-                params, number, epoch = self._write_once(run_kind)
+            if run_descriptor not in self._ahead:
+                params, number, epoch = self._write_once(run_descriptor)
             else:
-                ahead = self._ahead[run_kind]
-                self._ahead.move_to_end(run_kind)
+                ahead = self._ahead[run_descriptor]
+                self._ahead.move_to_end(run_descriptor)
                 if ahead is None or ahead.used == ahead.count:
-                    ahead = self._write_ahead(run_kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
-                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * run_kind.epochs
+                    ahead = self._write_ahead(run_descriptor, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
+                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * run_descriptor.epochs
                 ahead.used += 1
-            memory, size = self._memory.get(run_kind.memory, _NO_MEMORY)
-            if size < run_kind.nbytes:
-                memory = self._grow(run_kind)
-            return RunBuffers(memory, epoch, params, number * len(run_kind.words) * self._stride, self._stride)
+            memory, size = self._memory.get(run_descriptor.memory, _NO_MEMORY)
+            if size < run_descriptor.nbytes:
+                memory = self._grow(run_descriptor)
+            return RunBuffers(memory, epoch, params, number * len(run_descriptor.words) * self._stride, self._stride)
 
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""
@@ -202,19 +202,19 @@ class TileState:
         return self._epoch - count + 1
 
     def _parameter_words(
-        self, run_kind: RunKind, first: int, count: int
+        self, run_descriptor: RunDescriptor, first: int, count: int
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-        """Return the parameters of `count` runs of a kind. `first` is the first epoch of the first run."""
-        words = np.zeros((count, len(run_kind.words), self._stride // 4), np.uint32)
-        words[:, :, : len(run_kind.words[0])] = run_kind.words
-        words[:, :, run_kind.epoch_word] = (first + run_kind.epochs * np.arange(count))[:, None]
+        """Return the parameters of `count` runs with this descriptor. `first` is the first epoch of the first run."""
+        words = np.zeros((count, len(run_descriptor.words), self._stride // 4), np.uint32)
+        words[:, :, : len(run_descriptor.words[0])] = run_descriptor.words
+        words[:, :, run_descriptor.epoch_word] = (first + run_descriptor.epochs * np.arange(count))[:, None]
         return words
 
-    def _write_once(self, run_kind: RunKind) -> tuple[Binding, int, int]:
-        """Write the parameters of the first run of a kind; return their buffer, their index in it, and the epoch."""
-        epoch = self._reserve_epochs(run_kind.epochs)
-        if len(run_kind.words) > 1:
-            ahead = self._write_ahead(run_kind, 1, epoch)
+    def _write_once(self, run_descriptor: RunDescriptor) -> tuple[Binding, int, int]:
+        """Write the parameters of the first such run; return their buffer, their index in it, and the epoch."""
+        epoch = self._reserve_epochs(run_descriptor.epochs)
+        if len(run_descriptor.words) > 1:
+            ahead = self._write_ahead(run_descriptor, 1, epoch)
             ahead.used = 1
             return ahead.params, 0, epoch
         once = self._once
@@ -224,31 +224,31 @@ class TileState:
             once = self._once = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
-        words = list(run_kind.words[0])
-        words[run_kind.epoch_word] = epoch
+        words = list(run_descriptor.words[0])
+        words[run_descriptor.epoch_word] = epoch
         self._write(once.params.buffer, number * self._stride, np.array(words, np.uint32))
-        self._keep(run_kind, None)
+        self._keep(run_descriptor, None)
         return once.params, number, epoch
 
-    def _write_ahead(self, run_kind: RunKind, count: int, first: int | None = None) -> _ParameterBuffer:
+    def _write_ahead(self, run_descriptor: RunDescriptor, count: int, first: int | None = None) -> _ParameterBuffer:
         """Write the parameters of `count` runs. Their epochs begin at `first`; without `first`, reserve new epochs."""
-        first = self._reserve_epochs(count * run_kind.epochs) if first is None else first
-        words = self._parameter_words(run_kind, first, count)
+        first = self._reserve_epochs(count * run_descriptor.epochs) if first is None else first
+        words = self._parameter_words(run_descriptor, first, count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
         ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
-        self._keep(run_kind, ahead)
+        self._keep(run_descriptor, ahead)
         return ahead
 
-    def _keep(self, run_kind: RunKind, ahead: _ParameterBuffer | None) -> None:
-        self._ahead[run_kind] = ahead
-        if len(self._ahead) > MAX_KINDS:
+    def _keep(self, run_descriptor: RunDescriptor, ahead: _ParameterBuffer | None) -> None:
+        self._ahead[run_descriptor] = ahead
+        if len(self._ahead) > MAX_DESCRIPTORS:
             self._ahead.popitem(last=False)
 
-    def _grow(self, run_kind: RunKind) -> wgpu.GPUBuffer:
-        """Make the buffer that runs of this kind write, and return it."""
-        _, before = self._memory.get(run_kind.memory, _NO_MEMORY)
+    def _grow(self, run_descriptor: RunDescriptor) -> wgpu.GPUBuffer:
+        """Make the buffer that runs with this descriptor write, and return it."""
+        _, before = self._memory.get(run_descriptor.memory, _NO_MEMORY)
         usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-        size = max(run_kind.nbytes, min(2 * before if before > 0 else 1 << 16, self._most))
+        size = max(run_descriptor.nbytes, min(2 * before if before > 0 else 1 << 16, self._most))
         made = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
-        self._memory[run_kind.memory] = made, made.size
+        self._memory[run_descriptor.memory] = made, made.size
         return made

@@ -249,9 +249,9 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += round_up(nbytes, 8)
-    kinds = [(_read_usage(), pool.size_of(size))]
+    usages_and_sizes = [(_read_usage(), pool.size_of(size))]
     with defer_interrupts():
-        (staging,) = taken = pool.take_all(kinds)
+        (staging,) = taken = pool.take_all(usages_and_sizes)
         try:
             queue.flush([Copy(buffer, start, staging, at, round_up(nbytes)) for buffer, start, at, nbytes in copies])
             mapping = queue.map(staging, size)
@@ -261,7 +261,7 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
         except BaseException:
             pool.discard(staging)
             raise
-        pool.give_all(taken, kinds, clean=True)
+        pool.give_all(taken, usages_and_sizes, clean=True)
     return [content[at : at + nbytes] for _, _, at, nbytes in copies]
 
 

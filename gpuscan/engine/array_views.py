@@ -30,14 +30,14 @@ class ArrayView:
     Units are 32-bit words, or for packed numbers, those numbers.
 
     Attributes:
-        kind: as in `gpuscan.planning.kernel_parts.Placement.views`; not ``""``.
+        addressing: as in `gpuscan.planning.kernel_parts.Placement.views`; not ``""``.
         binding: the part of the buffer that the shader binds. It begins where a shader can bind it, before the array.
         first: units from there to the array's first number.
         row: units of a row.
         gap: units from the end of a row to the begin of the next one; below zero for rows in reverse.
     """
 
-    kind: str
+    addressing: str
     binding: Binding
     first: int
     row: int

@@ -206,8 +206,8 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
             for array, view in zip(results, written, strict=True)
         ]
     sources = [DeviceSource(leaf, f, spec.inner, view) for leaf, f, view in zip(inputs, fields, read, strict=True)]
-    kinds = tuple(view.kind if view else "" for view in (*read, *written))
-    placement = Placement(in_place=in_place, views=kinds if any(kinds) else ())
+    addressing = tuple(view.addressing if view else "" for view in (*read, *written))
+    placement = Placement(in_place=in_place, views=addressing if any(addressing) else ())
     job = Job(
         spec,
         strategy,
@@ -220,7 +220,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         placement=placement,
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
-        kind=problem.cache_key,
+        cache_key=problem.cache_key,
     )
     for _ in executor.run(job, layout.parts):
         pass
@@ -309,14 +309,14 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         count=call.count,
         options=options,
         plans=None if options else layout.plans,
-        kind=problem.cache_key,
+        cache_key=problem.cache_key,
     )
     for _ in executor.run(job, parts):
         pass
 
 
 def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part: bool) -> HeadBits | None:
-    """Return where a scan restarts: the segment bits, perhaps kept from an earlier scan of the same kind; or keys."""
+    """Return where a scan restarts: the segment bits, perhaps kept from an earlier scan with the cache key; or keys."""
     heads, context, in_columns = problem.heads, executor.context, spec.inner > 1
     if heads is None:
         return None

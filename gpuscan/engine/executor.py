@@ -394,7 +394,7 @@ class Planner:
     def plan(
         self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Unpack[PlacedOptions]
     ) -> ScanPlan:
-        """Return the plan for a scan, and keep it for later calls of the same kind.
+        """Return the plan for a scan, and keep it for later calls with the same specification.
 
         Args:
             spec: the scan.
@@ -441,10 +441,10 @@ class Planner:
         return plan_scan(spec, self._context.capabilities, "three_dispatch", reason, **options)
 
     def layout(self, layout_key: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
-        """Return how scans of a kind are cut and planned, from an earlier call where there was one.
+        """Return how scans with this layout key are cut and planned, from an earlier call where there was one.
 
         Args:
-            kind: `Problem.cache_key`, and everything else that decides the layout; None to keep nothing.
+            layout_key: `Problem.cache_key`, and everything else that decides the layout; None to keep nothing.
             strategy: as in `gpuscan.scan`.
             make: makes the layout.
         """

@@ -174,4 +174,4 @@ def with_offsets_on_device(context: DeviceContext, problem: Problem) -> Problem:
     if -(-heads.row_length // 8) > context.binding_limit:
         return problem
     offsets = upload_array(context, heads.cut.array, np.uint32)
-    return problem.of_its_kind(heads=replace(heads, cut=replace(heads.cut, array=offsets, unchecked=False)))
+    return problem.with_same_keys(heads=replace(heads, cut=replace(heads.cut, array=offsets, unchecked=False)))

@@ -332,7 +332,7 @@ class _Scan:
             heads=self._heads(spec),
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            kind=problem.cache_key,
+            cache_key=problem.cache_key,
             writes_back_apart=True,
         )
         done = 0
@@ -408,7 +408,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
 
     Args:
         executor: the executor of the device.
-        problem: the scan, of a kind.
+        problem: the scan, with a cache key.
         strategy: as in `gpuscan.scan`.
         results: the arrays to write.
 

@@ -63,7 +63,7 @@ class Job:
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        kind: the object that scans with the same seeds share, as in `Problem.cache_key`; None if seeds are not shared.
+        cache_key: the object that scans with the same seeds share, as in `Problem`; None if seeds are not shared.
         writes_back_apart: True to write results on another thread, where no code of the caller runs between two parts.
         failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
     """
@@ -79,14 +79,14 @@ class Job:
     placement: Placement | None = None
     options: PlanOptions = field(default_factory=PlanOptions)
     plans: dict[int, ScanPlan] | None = None
-    kind: object | None = None
+    cache_key: object | None = None
     writes_back_apart: bool = False
     failed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The way in which the scans of one kind are cut into parts.
+    """The way in which scans with the same layout key are cut into parts.
 
     Attributes:
         spec: the whole scan.
@@ -148,7 +148,7 @@ class SharedBuffers:
                 self._seeds = (
                     words
                     if isinstance(words, DeviceArray)
-                    else self._kept_arrays.get(self._job.kind, name, lambda: upload_array(self._context, words))
+                    else self._kept_arrays.get(self._job.cache_key, name, lambda: upload_array(self._context, words))
                 )
             return self._seeds._binding()
         matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])

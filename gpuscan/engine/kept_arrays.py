@@ -1,4 +1,4 @@
-"""Keep arrays on the device for the next scan of a kind: initial values and segment bits."""
+"""Keep arrays on the device for later scans with the same cache key: initial values and segment bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_KEPT_BYTES = 32 << 20
 
 
 class KeptArrays:
-    """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
+    """Arrays by the cache key of the scans that read them. The caller must hold the device's lock.
 
     Args:
         context: the device. While it records a call, it learns that these arrays do not change.
@@ -37,17 +37,17 @@ class KeptArrays:
         """The memory of the arrays."""
         return [array._owner for array in list(self._arrays.values()) if array._owner is not None]
 
-    def get(self, problem_kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
-        """Return an array of a kind of scan, from an earlier call if there was one.
+    def get(self, cache_key: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
+        """Return an array that scans with this cache key read, from an earlier call if there was one.
 
         Args:
-            problem_kind: `Problem.cache_key`; None to keep nothing.
-            name: the name of the array; each kind has names of its own.
+            cache_key: `Problem.cache_key`; None to keep nothing.
+            name: the name of the array; each cache key has names of its own.
             make: a function that makes the array.
         """
-        if problem_kind is None:
+        if cache_key is None:
             return make()
-        key = (problem_kind, name)
+        key = (cache_key, name)
         kept = self._arrays.get(key)
         if kept is not None:
             self._arrays.move_to_end(key)

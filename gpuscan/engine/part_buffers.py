@@ -49,16 +49,16 @@ class PartBuffers:
         read = flags.MAP_READ | flags.COPY_DST
         source_usage = flags.STORAGE | flags.MAP_WRITE if self._mapped else storage
         result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._mapped else storage
-        kinds = [(source_usage, size_of(size)) for size in inputs]
-        kinds += [(result_usage, size_of(size)) for size in outputs]
+        usages_and_sizes = [(source_usage, size_of(size)) for size in inputs]
+        usages_and_sizes += [(result_usage, size_of(size)) for size in outputs]
         if heads_bytes:
-            kinds.append((storage, size_of(heads_bytes)))
-        kinds.append((read, size_of(read_back if self._small else REPORT_BYTES)))
+            usages_and_sizes.append((storage, size_of(heads_bytes)))
+        usages_and_sizes.append((read, size_of(read_back if self._small else REPORT_BYTES)))
         if not (self._small or self._mapped):
-            kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in inputs]
-            kinds += [(read, size_of(size)) for size in outputs]
-        self._kinds = kinds
-        self._buffers = context.pool.take_all(kinds)
+            usages_and_sizes += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in inputs]
+            usages_and_sizes += [(read, size_of(size)) for size in outputs]
+        self._usages_and_sizes = usages_and_sizes
+        self._buffers = context.pool.take_all(usages_and_sizes)
         rest = iter(self._buffers)
         self._sources = [next(rest) for _ in inputs]
         self._results = [next(rest) for _ in outputs]
@@ -174,5 +174,5 @@ class PartBuffers:
                 if mapping is not None:
                     mapping.sync_wait()
                     mapping.unmap()
-        self._context.pool.give_all(self._buffers, self._kinds, clean=clean)
+        self._context.pool.give_all(self._buffers, self._usages_and_sizes, clean=clean)
         self._buffers = []

@@ -14,7 +14,7 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Run, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
-from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
+from gpuscan.device.tile_state import PARAMS, describe_run, parameters
 from gpuscan.device.transfer import round_up
 from gpuscan.operators.parameters import Expression, derive
 from gpuscan.planning.plan import grid_of
@@ -118,7 +118,7 @@ def steps_of_plan(
     """
     piece_position = piece_position or (plan.row_length, 0, 0)
     context.tile_state.check(plan)
-    state, epoch, params, offset, _ = context.begin(kind_of_plan(plan, piece_position))
+    state, epoch, params, offset, _ = context.begin(describe_run(plan, piece_position))
     steps: list[Step] = []
     for i in plan.stages[-1].kernel.cleared if clear else ():
         buffer, start, size = buffers.destinations[i]

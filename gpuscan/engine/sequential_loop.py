@@ -51,7 +51,7 @@ def run_loop(
         step: a function of a tuple: the numbers of the carry, then of x. It returns the numbers of the next carry, then
             of y in whole words.
         init: the first numbers of the carry, which broadcast to the other axes.
-        states: their kinds.
+        states: their types.
         xs: the arrays of x.
         fields: their fields.
         outputs: the fields of y.

@@ -14,7 +14,7 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.error_translation import guarded
 from gpuscan.device.reports import SortRun, read_report
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
-from gpuscan.device.tile_state import RunKind
+from gpuscan.device.tile_state import RunDescriptor
 from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Scalar, scalar_of
@@ -354,7 +354,7 @@ class Keys:
 
     Attributes:
         array: the keys, one row after the other.
-        scalar: the kind of key.
+        scalar: the type of the keys.
         length: the keys in a row.
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
@@ -508,9 +508,9 @@ class _TileSort:
         context, plan = self._context, self._plan
         assert plan.kernel is not None
         words = tuple(tuple(self._numbers(number)) for number in range(plan.digits))
-        run_kind = RunKind(words, _EPOCH_WORD, "counts", plan.state_bytes, plan.digits)
+        run_descriptor = RunDescriptor(words, _EPOCH_WORD, "counts", plan.state_bytes, plan.digits)
         steps = self._steps_from_histogram()
-        state, epoch, params, offset, stride = context.begin(run_kind)
+        state, epoch, params, offset, stride = context.begin(run_descriptor)
         state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
         bound = [params, steps, *self._arrays, state_binding, *self._moved]
         self._submit(

@@ -165,7 +165,7 @@ class Computation:
     """Computes expressions for other floats, without a trace.
 
     Args:
-        expressions: the expressions, of floats of calls of one kind.
+        expressions: the expressions, of floats of one kind of call.
     """
 
     def __init__(self, expressions: Iterable[Expression]) -> None:
@@ -212,7 +212,7 @@ class Computation:
                     values.append(FAILED)
                     continue
                 try:
-                    # Most steps are of these kinds. A call of such a function takes a few times as long.
+                    # Most steps are these functions. A call of such a function takes a few times as long.
                     function_type = type(function)
                     if function_type is BytesIn:
                         value = as_array(values[operands[0]]).astype(function.dtype).tobytes()

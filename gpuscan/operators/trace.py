@@ -98,7 +98,7 @@ _traced_once = lru_cache(maxsize=256)(_trace_function)
 
 
 def trace_map(function: Callable[..., object], element: Element, name: str) -> Result:
-    """Trace ``function(x)``, which may return another kind of element."""
+    """Trace ``function(x)``, which may return an element of another type."""
     if isinstance(function, Map) and function.source == element:
         return function.result
     return _make_result(*call_twice(function, [element], name), function, name)
@@ -267,7 +267,7 @@ def _nodes_of(value: object, graph: Graph) -> object:
 
 def _flatten(structure: Structure, value: object, function: Callable[..., object], name: str) -> list[object]:
     """Return the leaves of what the function returned, in the order of the element's fields."""
-    if structure.kind == "leaf":
+    if structure.container == "leaf":
         if isinstance(value, (tuple, list, dict)):
             raise OperatorError(
                 f"{name} returns {len(value)} fields, but its arguments are single values; return one value"
@@ -348,14 +348,14 @@ def structure_of(value: object) -> tuple[Structure, list[Any]]:
     """Return the structure and the leaves of a value that a map returned."""
     factory: Callable[..., object] | None = None
     if isinstance(value, Mapping):
-        kind, keys, parts = "dict", tuple(value), list(value.values())
+        container, keys, parts = "dict", tuple(value), list(value.values())
     elif isinstance(value, (tuple, list)):
         named = hasattr(value, "_fields")
-        kind, parts = ("named" if named else "list" if isinstance(value, list) else "tuple"), list(value)
+        container, parts = ("named" if named else "list" if isinstance(value, list) else "tuple"), list(value)
         keys = tuple(getattr(value, "_fields", range(len(value))))
         factory = type(value) if named else None
     else:
         return LEAF, [value]
     children = [structure_of(part) for part in parts]
     leaves = [leaf for _, child_leaves in children for leaf in child_leaves]
-    return Structure(kind, keys, tuple(child for child, _ in children), factory), leaves
+    return Structure(container, keys, tuple(child for child, _ in children), factory), leaves

@@ -143,7 +143,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
 
 
 def _as_wide_as_bounds(x: Any, low: Any, high: Any) -> Any:
-    """Return a number in the kind that NumPy clips it in: one type for the number and both bounds.
+    """Return a number in the type that NumPy clips it in: one type for the number and both bounds.
 
     The lower bound is applied first. A Python integer would convert a bool to int64 before a bound of type
     int8 is seen.

@@ -149,7 +149,7 @@ def prefix_names(name: str, text: str, names: Collection[str]) -> str:
     pieces, done = [], 0
     for at, token in enumerate(tokens):
         accessed = at > 0 and tokens[at - 1].text == "."
-        if token.kind == "name" and token.text in names and not accessed and at not in members:
+        if token.category == "name" and token.text in names and not accessed and at not in members:
             pieces += [text[done : token.start], PREFIX]
             done = token.start
     return "".join(pieces) + text[done:]
@@ -371,7 +371,7 @@ def _words_called(tokens: Sequence[Token], function: WgslFunction) -> Counter[st
     return Counter(
         tokens[index].text
         for index in range(function.body, function.stop)
-        if tokens[index].kind == "name" and tokens[index + 1].text == "("
+        if tokens[index].category == "name" and tokens[index + 1].text == "("
     )
 
 
@@ -492,7 +492,7 @@ def _count_untyped_copies(
         if equals == stop or tokens[equals].text == ":" or not value:
             continue
         first = value[0]
-        is_call = first.kind == "name" and len(value) > 1 and value[1].text in "(<"
+        is_call = first.category == "name" and len(value) > 1 and value[1].text in "(<"
         operators = {outer_token.text for _, outer_token in outermost(value)} & frozenset("+-/%|^~!=&*<>")
         if is_call:
             # WGSL's own functions return numbers, and `_Types.sizes_in` finds the types that are constructed.
@@ -500,7 +500,7 @@ def _count_untyped_copies(
         elif value[-1].text == "]" and not types.nests:
             continue
         else:
-            count += first.kind != "number" and (not operators or first.text == "*")
+            count += first.category != "number" and (not operators or first.text == "*")
     return count
 
 
@@ -540,7 +540,7 @@ class _Types:
             at += 1
             is_member = start > 0 and tokens[start - 1].text == "."
             is_label = at < len(tokens) and tokens[at].text == ":"
-            if token.kind != "name" or is_member or is_label:
+            if token.category != "name" or is_member or is_label:
                 continue
             if token.text == "array":
                 size, at = self._array(tokens, at, 0)

@@ -29,12 +29,12 @@ class Token(NamedTuple):
 
     Attributes:
         text: the characters of the token.
-        kind: ``"name"`` (keywords included), ``"number"`` or ``"sign"``.
+        category: ``"name"`` (keywords included), ``"number"`` or ``"sign"``.
         start: the position of its first character in the text.
     """
 
     text: str
-    kind: str
+    category: str
     start: int
 
     @property
@@ -104,7 +104,7 @@ def tokens_of(name: str, text: str) -> list[Token]:
     tokens: list[Token] = []
     for match in _TOKEN.finditer(text):
         token = Token(match.group(), str(match.lastgroup), match.start())
-        if tokens and tokens[-1].kind == "number" and token.kind != "sign" and tokens[-1].stop == token.start:
+        if tokens and tokens[-1].category == "number" and token.category != "sign" and tokens[-1].stop == token.start:
             raise refusal(
                 name, f"has the malformed number {tokens[-1].text + token.text!r}", "put a space between them"
             )
@@ -190,7 +190,7 @@ def functions_of(name: str, text: str, tokens: Sequence[Token]) -> list[WgslFunc
         body = next((at for at in range(after, len(tokens)) if tokens[at].text in "{;"), len(tokens))
         if (
             parameters >= len(tokens)
-            or tokens[index + 1].kind != "name"
+            or tokens[index + 1].category != "name"
             or tokens[parameters].text != "("
             or body == len(tokens)
             or tokens[body].text != "{"

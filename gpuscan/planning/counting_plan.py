@@ -77,7 +77,7 @@ def plan_count(scalar: Scalar, length: int, bins: int, capabilities: Capabilitie
     """Return how elements are counted.
 
     Args:
-        scalar: the kind of element.
+        scalar: the type of the elements.
         length: the number of elements.
         bins: the number of bins, 1 or more.
         capabilities: the device's.
@@ -175,7 +175,7 @@ def plan_select(scalar: Scalar, row_length: int, kept: int, capabilities: Capabi
     """Return a plan to select the first `kept` keys of each row; None if `kept` is so large that a sort is better.
 
     Args:
-        scalar: the kind of key.
+        scalar: the type of the keys.
         row_length: the keys in a row.
         kept: how many are wanted, 1 or more.
         capabilities: the device's.

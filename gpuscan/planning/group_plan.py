@@ -40,7 +40,7 @@ class GroupKernel(Kernel):
     ``"finish_groups"``. If ``partitioned``, ``"place_results"`` follows. The elements are loaded and stored one by one.
 
     Attributes:
-        label: the kind of label.
+        label: the type of the labels.
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a section of its own.
         copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
@@ -225,7 +225,7 @@ def plan_groups(
     Args:
         spec: the scan of contiguous rows, without heads. It has `initial` if the seeds of a reduction are the results
             of empty groups.
-        label: the kind of label.
+        label: the type of the labels.
         groups: the number of labels, 1 or more. In a scan, the labels' bits, taken for unsigned numbers, are less.
         capabilities: the device's.
         reduces: True for one result for each label, without missing labels. The first stage checks the labels.

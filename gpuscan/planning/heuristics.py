@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class MeasuredShape:
-    """A tile shape that was measured for elements of one kind.
+    """A tile shape that was measured for one element type.
 
     Attributes:
         words: the 32-bit words of an element.

@@ -31,7 +31,7 @@ class SegmentKernel(Kernel):
     """One shader of a reduction of segments: ``"find_segments"``, ``"fold_segments"`` or ``"join_segments"``.
 
     Attributes:
-        offset: the kind of offset.
+        offset: the type of the offsets.
         segment_tile: the elements of a tile.
         checked: True to check the offsets.
         needs_full: True to check also that no segment is empty.
@@ -173,7 +173,7 @@ def plan_segments(
     Args:
         spec: the reduction of contiguous rows, without heads.
         segments: the segments of a row.
-        offset: the kind of offset.
+        offset: the type of the offsets.
         capabilities: the device's.
         checked, needs_full, fills: as in `SegmentKernel`.
     """

@@ -195,7 +195,7 @@ def plan_row_sort(
     """Return how workgroups sort whole rows, or None if rows are too long for that.
 
     Args:
-        scalar: the kind of key.
+        scalar: the type of the keys.
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
@@ -230,7 +230,7 @@ def plan_sort(
     """Return how rows are sorted by tiles.
 
     Args:
-        scalar: the kind of key.
+        scalar: the type of the keys.
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.

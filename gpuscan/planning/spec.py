@@ -86,7 +86,7 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
             that are contiguous in memory are then scanned as one row, and reversed as one.
         cuts_columns_alike: the buffer holds the bits of one column, which all columns share.
-        key: with segment bits, the kind of the keys that the buffer holds instead: one for each element, which
+        key: with segment bits, the type of the keys that the buffer holds instead: one for each element, which
             the kernel compares with the key before it. None if the buffer holds bits.
         keep_last_only: only the last result of each row is stored; with segment bits, the last result of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects

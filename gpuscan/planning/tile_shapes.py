@@ -179,5 +179,5 @@ class ColumnTile(_OfOneStep):
         return self.height * self.width
 
 
-# The shape of a tile of any kind.
+# The shape of any tile.
 Tile: TypeAlias = TileShape | ColumnTile | RowTile

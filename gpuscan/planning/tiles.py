@@ -191,7 +191,7 @@ def is_medium(operator: Code, h: Heuristics) -> bool:
 
 
 def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
-    """Return the shape that was measured for many elements of this kind, or None if there is none that runs here."""
+    """Return the shape that was measured for many elements of this type, or None if there is none that runs here."""
     h, size = heuristics_for(capabilities.adapter_type), capabilities.subgroup_size
     sizes = [field.storage_bytes for field in spec.source.fields]
     plain = spec.item_words == spec.element.words == sum(sizes) // 4 and not spec.compacts

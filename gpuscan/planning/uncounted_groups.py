@@ -102,7 +102,7 @@ def plan_uncounted(
 
     Args:
         spec: the scan of contiguous rows, without heads.
-        label: the kind of label.
+        label: the type of the labels.
         capabilities: the device's.
         partitions: True if elements can be sorted by the buckets of their labels.
     """

@@ -152,7 +152,7 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
     array = as_array(x)
     if array.dtype.names:
         return _gather_parts(
-            "record", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved
+            "structured", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved
         )
     # complex128 is the dtype of no element, but dtype= may convert it.
     if array.dtype.newbyteorder("=") != np.complex128 and not (only_moved and array.dtype.kind in "mM"):
@@ -161,7 +161,7 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
 
 
 def _gather_parts(
-    structure_kind: str,
+    container: str,
     keys: tuple[str | int, ...],
     parts: Sequence[object],
     depth: int,
@@ -171,7 +171,7 @@ def _gather_parts(
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
     children = [_flatten_bundle(part, depth + 1, only_moved) for part in parts]
-    structure = Structure(structure_kind, keys, tuple(s for s, _ in children), factory)
+    structure = Structure(container, keys, tuple(s for s, _ in children), factory)
     return structure, [leaf for _, leaves in children for leaf in leaves]
 
 
@@ -345,7 +345,7 @@ def with_dtype(
         return leaves, None
     narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
     on_device = any(isinstance(leaf, OnDevice) for leaf in leaves)
-    if structure.kind == "leaf" and (narrower or on_device):
+    if structure.container == "leaf" and (narrower or on_device):
         return leaves, lambda value: value.astype(dtype)
     if on_device:
         return leaves, cast_after(lambda value: value, dtype)

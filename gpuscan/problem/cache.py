@@ -1,4 +1,4 @@
-"""Keep problems that have no data of their own, so that the next call of a kind need not check everything again."""
+"""Keep problems that have no data of their own, so that later calls with the key need not check everything again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = frozenset(
     {"axis", "exclusive", "reverse", "dtype", "initial", "before", "after", "seeds_on_device", "reproducible"}
 )
 
-# How many kinds of problems are kept.
+# How many problems are kept.
 _MAX_PROBLEMS = 512
 
 _problems: RecentValues[tuple[object, ...], Problem] = RecentValues(_MAX_PROBLEMS)
@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 
 def find_or_make_problem(x: object, op: object, **options: Unpack[ProblemOptions]) -> Problem:
-    """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
+    """Return what `make_problem` returns, from an earlier call with the same key if there was one.
 
     Problems are kept for one array or a tuple of arrays, in native byte order, with initial values of few numbers.
     Python functions are known by their code and by what they read; see `function_key`. Problems with others are not
@@ -60,7 +60,7 @@ def find_or_make_problem(x: object, op: object, **options: Unpack[ProblemOptions
 
 
 def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable, ...] | None:
-    """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
+    """Return the key under which a problem is kept; None if the problem cannot be kept."""
     arrays = x if type(x) is tuple else (x,)
     for array in arrays:
         if type(array) is not np.ndarray and (not isinstance(array, OnDevice) or has_size(array.shape)):
@@ -82,6 +82,6 @@ def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable
     if functions[0] is None:
         return None
     # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
-    kinds = [(array.dtype, array.shape, isinstance(array, OnDevice)) for array in arrays]
+    array_types = [(array.dtype, array.shape, isinstance(array, OnDevice)) for array in arrays]
     reproducible = options.get("reproducible")
-    return *functions, arrays is x, *kinds, axis, exclusive, reverse, options.get("dtype"), reproducible
+    return *functions, arrays is x, *array_types, axis, exclusive, reverse, options.get("dtype"), reproducible

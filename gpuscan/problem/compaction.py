@@ -19,7 +19,7 @@ from gpuscan.problem.problem import Problem
 from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
-_Kinds = tuple[tuple[AnyDType, tuple[int, ...]], ...]
+_FieldTypes = tuple[tuple[AnyDType, tuple[int, ...]], ...]
 # What a compaction stores: the entries that are picked, the others too, or the first of each run with its length.
 _Stores = Literal["picked", "both", "runs"]
 
@@ -38,10 +38,10 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
         mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
         partitions: True to store the entries that are not picked as well, in as many fields more.
     """
-    kinds, length = _kinds_of(words), words[0].shape[0]
+    field_types, length = _field_types_of(words), words[0].shape[0]
     if isinstance(mask, Map):
-        return _make_problem(kinds, length, "picked", mask).with_leaves(tuple(words))
-    return _find_problem(kinds, length, "both" if partitions else "picked").with_leaves((mask, *words))
+        return _make_problem(field_types, length, "picked", mask).with_leaves(tuple(words))
+    return _find_problem(field_types, length, "both" if partitions else "picked").with_leaves((mask, *words))
 
 
 def runs_problem(words: Leaf, keys: Leaf) -> Problem:
@@ -51,38 +51,38 @@ def runs_problem(words: Leaf, keys: Leaf) -> Problem:
         words: (n, words of an entry), as `words_of_entry` says.
         keys: (n,): the keys, which are compared as NumPy compares them, so each NaN is a run.
     """
-    problem = _find_problem(_kinds_of((words,)), words.shape[0], "runs")
+    problem = _find_problem(_field_types_of((words,)), words.shape[0], "runs")
     return problem.with_leaves((words,)).cut(None, keys, checks_later=False)
 
 
-def _kinds_of(words: Sequence[Leaf]) -> _Kinds:
+def _field_types_of(words: Sequence[Leaf]) -> _FieldTypes:
     return tuple((leaf.dtype, leaf.shape[1:]) for leaf in words)
 
 
-def _find_problem(kinds: _Kinds, length: int, stores: _Stores) -> Problem:
-    """Return the scan of a mask of bytes, or of keys, without its arrays. Scans of one kind share it."""
-    sized = has_size((length, *(size for _, shape in kinds for size in shape)))
-    return _make_problem(kinds, length, stores) if sized else _keep_problem(kinds, length, stores)
+def _find_problem(field_types: _FieldTypes, length: int, stores: _Stores) -> Problem:
+    """Return the scan of a mask of bytes, or of keys, without its arrays. Scans of equal types and length share it."""
+    sized = has_size((length, *(size for _, shape in field_types for size in shape)))
+    return _make_problem(field_types, length, stores) if sized else _keep_problem(field_types, length, stores)
 
 
 @lru_cache(maxsize=512)
-def _keep_problem(kinds: _Kinds, length: int, stores: _Stores) -> Problem:
-    return _make_problem(kinds, length, stores).drop_arrays()
+def _keep_problem(field_types: _FieldTypes, length: int, stores: _Stores) -> Problem:
+    return _make_problem(field_types, length, stores).drop_arrays()
 
 
-def _make_problem(kinds: _Kinds, length: int, stores: _Stores, mask: Map | None = None) -> Problem:
+def _make_problem(field_types: _FieldTypes, length: int, stores: _Stores, mask: Map | None = None) -> Problem:
     """Return the scan of arrays of these dtypes and shapes of an entry, without the arrays."""
-    words = _element(kinds)
+    words = _element(field_types)
     picks_by_bytes = mask is None and stores != "runs"
-    stored: dict[_Stores, _Kinds] = {
-        "picked": kinds,
-        "both": (*kinds, *kinds),
-        "runs": (*kinds, (np.dtype(np.uint32), ())),
+    stored: dict[_Stores, _FieldTypes] = {
+        "picked": field_types,
+        "both": (*field_types, *field_types),
+        "runs": (*field_types, (np.dtype(np.uint32), ())),
     }
     return Problem(
         operator=resolve("add"),
         leaves=(),
-        source=_element(((np.dtype(np.uint8), ()), *kinds)) if picks_by_bytes else words,
+        source=_element(((np.dtype(np.uint8), ()), *field_types)) if picks_by_bytes else words,
         element=element_of([np.dtype(np.uint32)]),
         destination=_element(stored[stores]),
         shape=(length,),
@@ -93,8 +93,10 @@ def _make_problem(kinds: _Kinds, length: int, stores: _Stores, mask: Map | None 
     )
 
 
-def _element(kinds: _Kinds) -> Element:
-    return element_of([dtype for dtype, _ in kinds], tuple_of(len(kinds)), [shape for _, shape in kinds])
+def _element(field_types: _FieldTypes) -> Element:
+    return element_of(
+        [dtype for dtype, _ in field_types], tuple_of(len(field_types)), [shape for _, shape in field_types]
+    )
 
 
 def _selects(predicate: Map) -> Callable[..., object]:

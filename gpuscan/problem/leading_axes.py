@@ -114,7 +114,7 @@ def _refusal_of_trace(
 
 def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> ValueError:
     """Return the error for arrays that share no axis."""
-    if structure.kind != "leaf" and any(leaf.ndim == 0 for leaf in leaves):
+    if structure.container != "leaf" and any(leaf.ndim == 0 for leaf in leaves):
         return ValueError(
             "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
             "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"

@@ -91,8 +91,8 @@ class Problem:
         everywhere: True if the results must have the same bits on every device and on NumPy.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
         steps: the loop's own steps, if the operator composes their maps; None otherwise.
-        cache_key: an object that all cached problems of one kind share; None if the problem is not cached, as one that
-            `replace` returns.
+        cache_key: an object that all problems made from one cached problem share; None if the problem is not cached, as
+            one that `replace` returns.
         layout_key: a value that problems with the same plans share; None if that is not known.
     """
 
@@ -124,8 +124,8 @@ class Problem:
     cache_key: Hashable = field(default=None, init=False, repr=False, compare=False)
     layout_key: Hashable = field(default=None, init=False, repr=False, compare=False)
 
-    def of_its_kind(self, **values: object) -> Problem:
-        """Return a copy with other values of some attributes, which keeps its kind and what is computed of the shape.
+    def with_same_keys(self, **values: object) -> Problem:
+        """Return a copy with other values of some attributes, which keeps its keys and what is computed of the shape.
 
         This is faster than `replace`, and only for values on which neither depends.
         """
@@ -134,21 +134,21 @@ class Problem:
         return other
 
     def drop_arrays(self) -> Problem:
-        """Return the problem without its arrays, for the cache. Problems of the same kind share cached properties."""
+        """Return the problem without its arrays, for the cache. Problems with the same key share cached properties."""
         for name in ("row_length", "rows", "size", "inner", "empty"):
-            # This computes the cached property once, for all problems of the kind.
+            # This computes the cached property once, for all problems with the same key.
             getattr(self, name)
         key = object()
-        return self.of_its_kind(leaves=(), cache_key=key, layout_key=key)
+        return self.with_same_keys(leaves=(), cache_key=key, layout_key=key)
 
     def as_rewrite_of(self, problem: Problem, rewrite: str) -> Problem:
-        """Return this problem with the kind of the problem from which a rewrite of this name made it."""
+        """Return this problem with the cache keys of the problem from which a rewrite of this name made it."""
         keys = {"cache_key": problem.cache_key, "layout_key": problem.layout_key}
-        return self.of_its_kind(**{name: key and (rewrite, key) for name, key in keys.items()})
+        return self.with_same_keys(**{name: key and (rewrite, key) for name, key in keys.items()})
 
     def with_leaves(self, leaves: tuple[object, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
-        return self.of_its_kind(leaves=leaves)
+        return self.with_same_keys(leaves=leaves)
 
     def for_call(
         self,
@@ -158,7 +158,7 @@ class Problem:
         before: Callable[..., object] | None,
         after: Callable[..., object] | None,
     ) -> Problem:
-        """Return the kept problem for a call of the same kind, with the arrays and the functions of that call.
+        """Return the kept problem for a call with the same key, with the arrays and the functions of that call.
 
         What the functions of the first call close over may have changed since, so they are not called any more.
         """
@@ -172,7 +172,7 @@ class Problem:
             assert isinstance(self.after, Map)
             function = with_one_nan(after, self.element) if self.everywhere else after
             functions["after"] = replace(self.after, function=function)
-        return self.of_its_kind(leaves=leaves, **functions)
+        return self.with_same_keys(leaves=leaves, **functions)
 
     def cut(self, segments: object, keys: object, *, checks_later: bool) -> Problem:
         """Return the same problem with rows that restart at these offsets, or where these keys change.
@@ -184,8 +184,8 @@ class Problem:
         heads = heads_of(segments, keys, self.shape, self.axis, self.reverse, checks_later=checks_later)
         assert heads is not None
         how = (heads.cut.array.dtype, heads.cut.array.shape) if isinstance(heads.cut, Keys) else ("segments",)
-        # The bits of the heads are this call's own, so the problem is of no kind.
-        return self.of_its_kind(heads=heads, cache_key=None, layout_key=self.cache_key and (self.cache_key, *how))
+        # The bits of the heads are this call's own, so the problem is not cached.
+        return self.with_same_keys(heads=heads, cache_key=None, layout_key=self.cache_key and (self.cache_key, *how))
 
     def as_reproducible(self) -> Problem:
         """Return the same problem with the same bits on every device.
@@ -202,16 +202,16 @@ class Problem:
     def as_reduction(
         self, *, heads: Heads | None = None, fill: tuple[AnyArray, ...] | None = None, lists_runs: bool = False
     ) -> Problem:
-        """Return the reduction of the rows, or of their segments, with the same arrays and of the same kind.
+        """Return the reduction of the rows, or of their segments, with the same arrays and cache keys.
 
         Args:
             heads: the heads (default: the problem's heads).
             fill, lists_runs: see the attributes.
         """
-        return self.of_its_kind(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
+        return self.with_same_keys(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
+        """Return what is pickled: all but the cache keys, which other processes do not have."""
         return vars(self) | {"cache_key": None, "layout_key": None}
 
     @property

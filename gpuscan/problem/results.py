@@ -87,9 +87,9 @@ def assemble_arrays(
         axes: the number of leading axes that all leaves of a record share (default: the axes of the first leaf that are
             not a part of the dtype of `like`).
     """
-    if structure.kind == "leaf":
+    if structure.container == "leaf":
         return leaves[0]
-    if structure.kind == "record" and axes is None:
+    if structure.container == "structured" and axes is None:
         axes = leaves[0].ndim - own_axes(like)[0]
     parts: list[Any] = []
     start = 0
@@ -97,7 +97,7 @@ def assemble_arrays(
         inside = like.get(key) if isinstance(like, dict) else like[number] if isinstance(like, (tuple, list)) else None
         parts.append(assemble_arrays(child, leaves[start : start + child.leaf_count], inside, axes))
         start += child.leaf_count
-    if structure.kind != "record":
+    if structure.container != "structured":
         return replace(structure, children=(LEAF,) * len(parts)).build_bundle(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
     record = np.empty(parts[0].shape[:axes], with_layout_of(np.dtype(types), like))

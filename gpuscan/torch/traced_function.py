@@ -57,7 +57,7 @@ from gpuscan.torch.tensors import array_of, torch_dtype
 T = TypeVar("T")
 # The axes of an operation; None for all.
 Axes: TypeAlias = int | Sequence[int] | None
-# How many kinds of functions are kept; the least recently used goes first.
+# How many functions are kept; the least recently used goes first.
 MAX_FUNCTIONS = 256
 _operators: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
 _lock = Lock()

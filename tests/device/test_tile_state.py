@@ -13,11 +13,11 @@ from gpuscan.device.tile_state import (
     EPOCH_WORD,
     LAST_EPOCH,
     MAX_AHEAD,
-    MAX_KINDS,
-    RunKind,
+    MAX_DESCRIPTORS,
+    RunDescriptor,
     TileState,
     TileStateSizeError,
-    kind_of_plan,
+    describe_run,
 )
 
 STRIDE = 64
@@ -47,8 +47,8 @@ def plan(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> Any:
     )
 
 
-def kind(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> RunKind:
-    return kind_of_plan(plan(length, posts, state_bytes), (1, 0, 0))
+def kind(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> RunDescriptor:
+    return describe_run(plan(length, posts, state_bytes), (1, 0, 0))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_run_finds_its_parameters(state: TileState) -> None:
     rng = np.random.default_rng(0)
     for _ in range(3000):
         wanted = plan(length=int(rng.integers(1, 100)))
-        begun = state.begin(kind_of_plan(wanted, (wanted.length, 5, 6)))
+        begun = state.begin(describe_run(wanted, (wanted.length, 5, 6)))
         words = begun.params.buffer.words[begun.offset // 4 :][:8]
         assert words.tolist() == [wanted.length, 3, begun.epoch, 7, wanted.length, 5, 6, 1]
         assert begun.offset % STRIDE == 0
@@ -98,7 +98,7 @@ def test_a_run_of_several_dispatches(state: TileState) -> None:
     seen: set[int] = set()
     words = tuple((5, step, 0) for step in range(4))
     for _ in range(40):
-        begun = state.begin(RunKind(words, 2, "counts", 100, epochs=4))
+        begun = state.begin(RunDescriptor(words, 2, "counts", 100, epochs=4))
         for step in range(4):
             place = (begun.offset + step * begun.stride) // 4
             assert begun.params.buffer.words[place : place + 3].tolist() == [5, step, begun.epoch]
@@ -110,7 +110,7 @@ def test_memory_is_bounded_and_given_back(state: TileState) -> None:
     for length in range(5000):
         state.begin(kind(length=length))
         state.begin(kind(length=length))
-    assert state.nbytes <= (1 << 16) + (16 * MAX_KINDS + MAX_AHEAD) * STRIDE
+    assert state.nbytes <= (1 << 16) + (16 * MAX_DESCRIPTORS + MAX_AHEAD) * STRIDE
     grown = state.begin(kind(state_bytes=1 << 20)).state
     assert grown.size == 1 << 20
     state.release()

@@ -138,7 +138,7 @@ def test_a_map_may_change_type_and_fields() -> None:
     code = map_code(lambda x: (x, x.astype(np.float32) ** 2), of(np.int16), "before", True, result_type="Element")
     assert code.source.startswith("fn before(x: Element) -> Element {")
     assert [field.scalar.name for field in code.result.fields] == ["int16", "float32"]
-    assert code.result.structure.kind == "tuple"
+    assert code.result.structure.container == "tuple"
     single = map_code(
         lambda x: x[1] / x[0], of("f4", "f4"), "after", True, argument_type="Element", result_type="Result"
     )

@@ -302,7 +302,7 @@ def test_a_bundle_with_a_matrix_field(adapter: wgpu.GPUAdapter) -> None:
         moved = (right["A"] @ left["b"][..., None])[..., 0]
         return {"A": right["A"] @ left["A"], "b": moved + right["b"]}
 
-    structure = Structure("record", ("A", "b"), (LEAF, LEAF))
+    structure = Structure("structured", ("A", "b"), (LEAF, LEAF))
     whole = element_of([np.dtype(np.float32)] * 2, structure, [(2, 2), (2,)])
     matrices, vectors = whole_numbers(2, 70, 2, 2), whole_numbers(2, 70, 2)
     sides = [[matrices[k], vectors[k]] for k in range(2)]

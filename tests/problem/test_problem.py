@@ -78,12 +78,12 @@ def test_bundles_are_taken_apart_in_order() -> None:
         ((a, b), "tuple", [a, b]),
         (Pair(b, a), "named", [b, a]),
         ({"v": a, "ok": c}, "dict", [a, c]),
-        (record, "record", [record["x"], record["y"]]),
+        (record, "structured", [record["x"], record["y"]]),
         ((a, {"p": b, "q": (c, a)}), "tuple", [a, b, c, a]),
     ]
     for value, kind, leaves in cases:
         structure, found = structure_and_leaves(value)
-        assert structure.kind == kind
+        assert structure.container == kind
         for leaf, wanted in zip(found, leaves, strict=True):
             assert_same(leaf, wanted)
     assert structure_and_leaves(a)[0] is LEAF

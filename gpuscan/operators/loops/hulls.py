@@ -65,8 +65,8 @@ def derive(part: StepPart) -> LoopStage:
     """
     results = part.results
     ops = [node.op for node in results]
-    kinds = {node.scalar for node in part.states}
-    if len(results) != 2 or set(ops) != {"maximum", "minimum"} or len(kinds) > 1:
+    scalars = {node.scalar for node in part.states}
+    if len(results) != 2 or set(ops) != {"maximum", "minimum"} or len(scalars) > 1:
         raise LeavesClassError(results[0], rank=-1)
     largest_first = ops[0] == "maximum"
     high, low = part.states if largest_first else part.states[::-1]

@@ -80,8 +80,8 @@ class Linearisation:
     def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> LoopStage:
         """Return the affine maps with this matrix and shift as a stage."""
         graph = self.step.graph
-        kinds = [["0" if is_constant(e, 0) else "1" if is_constant(e, 1) else e.index for e in row] for row in rows]
-        pattern = pattern_of(kinds, "0", "1")
+        entries = [["0" if is_constant(e, 0) else "1" if is_constant(e, 1) else e.index for e in row] for row in rows]
+        pattern = pattern_of(entries, "0", "1")
         stored: dict[int, Node] = {}
         for row, classes in zip(rows, pattern, strict=True):
             for entry, class_number in zip(row, classes, strict=True):

@@ -178,8 +178,8 @@ def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...
 
 def _same(structure: Structure, other: Structure) -> bool:
     """Return True if two structures are the same where lists count as tuples."""
-    kinds = {"list": "tuple", "record": "dict"}
-    one, two = (kinds.get(either.kind, either.kind) for either in (structure, other))
+    containers = {"list": "tuple", "structured": "dict"}
+    one, two = (containers.get(either.container, either.container) for either in (structure, other))
     if one != two or len(structure.children) != len(other.children) or structure.factory is not other.factory:
         return False
     if one == "dict":
@@ -213,11 +213,11 @@ def _split(
 
 
 def _describe_structure(structure: Structure) -> str:
-    if structure.kind == "leaf":
+    if structure.container == "leaf":
         return "one value"
-    if structure.kind in ("dict", "record"):
+    if structure.container in ("dict", "structured"):
         return "a dict of " + ", ".join(map(str, structure.keys))
-    what = structure.factory.__name__ if structure.factory is not None else structure.kind
+    what = structure.factory.__name__ if structure.factory is not None else structure.container
     children = ", ".join(map(_describe_structure, structure.children))
     return f"a {what} of {len(structure.children)} ({children})"
 
