@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan import Array, Device
 from gpuscan.device.reports import Outcome, Run, read_report
-from gpuscan.engine.plan_steps import Buffers, record
+from gpuscan.engine.plan_steps import Buffers, encode_plan
 from gpuscan.engine.preparation import check_elements, tile_on
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -41,7 +41,7 @@ class RecordedScan:
 
     def __call__(self, encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
         """Record the scan, with timestamps where `writes` says."""
-        self._last = record(self._context, self._plan, encoder, self._buffers, timestamps=writes)
+        self._last = encode_plan(self._context, self._plan, encoder, self._buffers, timestamps=writes)
 
     def check(self) -> None:
         """Raise ProgressTimeoutError if the last run gave up waiting."""

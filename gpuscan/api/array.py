@@ -15,7 +15,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
 from gpuscan.device.caller_checks import check_buffer, check_state
 from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array, upload_number
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.strides import (
     index_layout,
     is_c_order,
@@ -224,7 +224,7 @@ class Array(DeviceArray, ArrayOperators):
         self._check_separate()
         values = self._values_for(value, self.shape)
         if self.size:
-            with guarded(self._context):
+            with translate_errors(self._context):
                 write_elements(values, self)
 
     def _values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
@@ -587,7 +587,7 @@ class Array(DeviceArray, ArrayOperators):
     @launchable
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
-        with guarded(self._context):
+        with translate_errors(self._context):
             return Array._of(self.device, duplicate(self))
 
     def __copy__(self) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.engine.kept_programs import launch
+from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
@@ -356,7 +356,7 @@ def launchable(
         # What the values of floats decide is noted for each function of the user's, and of operands for each call.
         functions = whole if call_key.has_operands else tuple(call_key.functions)
         sizes = tuple(call_key.sizes)
-        return launch(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
+        return launch_or_record(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
 
     return call  # type: ignore[return-value]
 

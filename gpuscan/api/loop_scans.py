@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.linear_recurrence import shift_elements
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray
-from gpuscan.api.loop_steps import Sources, cut_inputs, own_steps
+from gpuscan.api.loop_steps import Sources, cut_inputs, find_loop_steps
 from gpuscan.api.map import map_fields
 from gpuscan.api.outputs import execute, reduce_rows
 from gpuscan.api.reduce import reduce
@@ -282,7 +282,7 @@ class LoopRun:
         loaded = copy_nodes(numbers, graph, sources.inputs(graph))
         before = map_of(graph, sources.element, [[node] for node in loaded], element)
         after = self._after(stage, element, carried, nodes, fields, targets)
-        steps = None if targets_given else own_steps(step, stage, before, sources, carried, nodes, fields)
+        steps = None if targets_given else find_loop_steps(step, stage, before, sources, carried, nodes, fields)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
         # A scan without maps runs in the same kernels as `gpuscan.scan`, which are faster for running extrema.

@@ -16,7 +16,7 @@ from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.loops.stage import LoopStage, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
-from gpuscan.problem.loop_steps import OwnSteps
+from gpuscan.problem.loop_steps import LoopSteps
 
 
 class Sources:
@@ -82,7 +82,7 @@ def cut_inputs(nodes: Sequence[Node], stops: Mapping[int, object]) -> list[Node]
     return sorted(cut, key=lambda node: node.index)
 
 
-def own_steps(
+def find_loop_steps(
     step: Step,
     stage: LoopStage,
     before: Map,
@@ -90,7 +90,7 @@ def own_steps(
     carried: Sequence[Node],
     nodes: Sequence[Sequence[Node]],
     fields: Sequence[Field],
-) -> OwnSteps | None:
+) -> LoopSteps | None:
     """Return the stage's steps as the user wrote them; None if a scan has to combine maps at each element."""
     maps = stage.composition
     olds, news = ([numbers[index] for index in stage.state_indices] for numbers in (step.states, step.results))
@@ -116,7 +116,7 @@ def own_steps(
     opened = [[graph.cast(value.nodes[()], f.scalar)] for value, f in zip(values, state.fields, strict=True)]
     flat = [node for group in nodes for node in group]
     composing = _composing(stage, sources, before.element, carried) if stage.plain else ()
-    return OwnSteps(
+    return LoopSteps(
         before,
         map_of(graph, before.element, opened, state),
         function(news, olds, state),
@@ -126,7 +126,7 @@ def own_steps(
 
 
 def _composing(stage: LoopStage, sources: Sources, element: Element, carried: Sequence[Node]) -> tuple[Map, Map, Map]:
-    """Return how maps are composed within a chunk: `OwnSteps.first`, `OwnSteps.extend` and `OwnSteps.settle`."""
+    """Return how maps are composed within a chunk: `LoopSteps.first`, `LoopSteps.extend` and `LoopSteps.settle`."""
     maps, count = stage.composition, len(stage.numbers)
     flags = [] if stage.constant is None else [stage.constant]
     wanted = [*stage.plain, *flags, *carried]

@@ -19,15 +19,15 @@ from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.caller_checks import check_buffer, check_encoder, recording
+from gpuscan.device.caller_checks import check_buffer, check_encoder, encoding
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
-from gpuscan.engine.plan_steps import Buffers, Length, record
+from gpuscan.engine.plan_steps import Buffers, Length, encode_plan
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
@@ -135,7 +135,7 @@ class Plan(Numbered):
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
         # The problem that the kernels of the plan solve.
         self._scanned = scanned
-        with guarded(context):
+        with translate_errors(context):
             self._make()
             for kernel in self._kernels:
                 context.pipeline(kernel)
@@ -180,7 +180,7 @@ class Plan(Numbered):
 
     def _keep_up(self) -> None:
         """Plan again if a strategy has timed out on the device, or if subgroups had another size."""
-        wrong = self.device._context.runs.has_wrong_subgroup_size(self._plan)
+        wrong = self.device._context.run_log.has_wrong_subgroup_size(self._plan)
         if self.device.capabilities is not self._capabilities or wrong:
             self._make()
 
@@ -329,7 +329,7 @@ class Plan(Numbered):
             )
         brings_together = self._scanned.inner != self._spec.inner
         check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
-        with guarded(context), context.lock:
+        with translate_errors(context), context.lock:
             self._keep_up()
             sources = find_buffers(context, problem, "src", src, problem.source)
             destinations = find_buffers(context, problem, "dst", dst, problem.destination)
@@ -346,13 +346,13 @@ class Plan(Numbered):
                 heads=None if heads is None else heads._binding(),
                 captured=captured,
             )
-            with recording(context.wgpu_device):
-                run = record(context, plan, encoder, buffers, length=count)
+            with encoding(context.wgpu_device):
+                run = encode_plan(context, plan, encoder, buffers, length=count)
             auxiliary = [array for array in (seeds, heads) if array is not None]
             for array in (*arrays_in((src, dst, length)), *auxiliary):
-                array._keep_for_recorded_commands()
-            if plan.posts or plan.loops or not context.runs.is_verified(plan):
-                context.runs.add_recorded(run)
+                array._keep_for_encoded_commands()
+            if plan.posts or plan.loops or not context.run_log.is_verified(plan):
+                context.run_log.add_encoded(run)
 
     @cached_property
     def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None, Binding | None]:
@@ -377,7 +377,7 @@ class Plan(Numbered):
         """Return the plan to record, with a verified subgroup size: a recorded run cannot be repeated."""
         context, plan = self.device._context, self._find_plan(strategy, placement)
         self._check_in_place(plan)
-        wrong = context.runs.has_wrong_subgroup_size(plan)
+        wrong = context.run_log.has_wrong_subgroup_size(plan)
         if wrong or (sizes_vary(context.capabilities) and not check_subgroup_size(context, plan)):
             options: PlacedOptions = {"placement": placement, "subgroups": False}
             plan = plan_scan(self._spec, context.capabilities, strategy, self.reason, **options)

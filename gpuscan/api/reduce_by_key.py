@@ -19,7 +19,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.compaction import KEEP_LEFT, gather_entries
 from gpuscan.engine.element_copy import contiguous
-from gpuscan.engine.key_runs import Runs, reduce_runs
+from gpuscan.engine.key_runs import KeyRuns, reduce_key_runs
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
@@ -107,14 +107,14 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         )
     call_device = find_first_device((*problem.arrays, *parts), device)
     if call_device is None or problem.empty:
-        starts, results = reference.reduce_runs(problem)
+        starts, results = reference.reduce_key_runs(problem)
         on_device = call_device is not None and is_on_device(problem)
         outputs: Sequence[SomeArray] = results
         if on_device and call_device is not None:
             outputs = [Array._of(call_device, upload_array(call_device._context, result)) for result in results]
         firsts_of_parts = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
-        runs = reduce_runs(call_device._executor, problem)
+        runs = reduce_key_runs(call_device._executor, problem)
         firsts_of_parts = [_keys_of(call_device, runs, part) for part in parts]
         outputs = _results_of(call_device, problem, runs)
     firsts = iter(firsts_of_parts)
@@ -137,7 +137,7 @@ def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
     return functools.reduce(np.maximum, starts)
 
 
-def _keys_of(device: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | UnknownLengthArray:
+def _keys_of(device: OpenedDevice, runs: KeyRuns, keys: SomeArray) -> AnyArray | UnknownLengthArray:
     """Return the first key of each run, where the keys are."""
     count = Array._of(device, runs.count)
     if not isinstance(keys, Array):
@@ -147,7 +147,7 @@ def _keys_of(device: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Un
     return UnknownLengthArray(Array._of(device, first), keys.dtype, (), count)
 
 
-def _results_of(device: OpenedDevice, problem: Problem, runs: Runs) -> list[UnknownLengthArray] | list[AnyArray]:
+def _results_of(device: OpenedDevice, problem: Problem, runs: KeyRuns) -> list[UnknownLengthArray] | list[AnyArray]:
     """Return the results of the runs: on the device if the elements were there."""
     count = Array._of(device, runs.count)
     fields = problem.destination.fields

@@ -22,7 +22,7 @@ from gpuscan.codegen.number_formats import conversions_of, from_words, to_storag
 from gpuscan.elements import Element, Field, Scalar, bundle_of
 from gpuscan.operators.user_wgsl import isolate_user_code
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrap_integer
-from gpuscan.planning.kernel import MOVED, OTHERS_AT, RUNS_AT, Kernel
+from gpuscan.planning.kernel import KEY_RUNS_AT, MOVED, OTHERS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.templates import leave_out_unused, render
@@ -398,7 +398,7 @@ class KernelText:
 
     # ----- Reductions by key
 
-    runs_at = RUNS_AT
+    key_runs_at = KEY_RUNS_AT
 
 
 def _word_list(words: str, offset: str, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpuscan.device.backends import error_type, webgpu
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 
 if TYPE_CHECKING:
     import wgpu
@@ -91,7 +91,7 @@ def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> Non
     if buffer.size < 4 or _missing(buffer, ("STORAGE",)):  # Smaller ones have no elements.
         return
     entry = {"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}
-    with guarded(device):
+    with translate_errors(device):
         device.wgpu_device.create_bind_group(layout=device.lone_layout, entries=[entry])
 
 
@@ -110,7 +110,7 @@ def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: object) -> None:
 
 
 @contextmanager
-def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
+def encoding(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
     """Raise a clear error if the commands inside the ``with`` do not fit the state of the caller's encoder.
 
     The state of an encoder cannot be asked for. It shows only in WebGPU's errors.

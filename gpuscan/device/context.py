@@ -32,7 +32,7 @@ from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, SizedAllocation
 from gpuscan.device.capability_probe import probe
-from gpuscan.device.error_translation import guarded, lost_while_compiling
+from gpuscan.device.error_translation import lost_while_compiling, translate_errors
 from gpuscan.device.interrupts import defer_exit, defer_interrupts
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
@@ -144,8 +144,8 @@ class DeviceContext:
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.
         lost: True once the GPU went away.
-        lock: held while a run is recorded and submitted, since runs share the tile state.
-        runs: unread reports, and what reports have shown.
+        lock: held while a run is encoded and submitted, since runs share the tile state.
+        run_log: unread reports, and what reports have shown.
         wrong_floats: the steps on float32 with other bits than IEEE 754's, as messages name them; "" if there are none,
             and None before the first call that needs to know (`gpuscan.engine.preparation.check_fixed_floats`).
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
@@ -186,7 +186,7 @@ class DeviceContext:
         large = adapter_type == "DiscreteGPU"
         self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=large, flush=self.queue.flush)
         self.profiles = Profiles(self)
-        self.runs = RunLog()
+        self.run_log = RunLog()
         self.wrong_floats: str | None = None
         self.on_cleanup: list[Callable[[], None]] = []
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
@@ -354,13 +354,13 @@ class DeviceContext:
         """
         if (recording := self.recording) is not None:
             recording.report(run, timeout_seconds)
-        self.runs.add_pending(run, time.perf_counter() + timeout_seconds)
+        self.run_log.add_pending(run, time.perf_counter() + timeout_seconds)
 
     def read_validation_flag_later(self, validation_flag: ValidationFlag) -> None:
         """Keep what a kernel finds out about an argument until it is read."""
         if (recording := self.recording) is not None:
             recording.add_validation_flag(validation_flag)
-        self.runs.add_validation_flag(validation_flag)
+        self.run_log.add_validation_flag(validation_flag)
 
     # ----- Recordings
 
@@ -414,8 +414,8 @@ class DeviceContext:
 
     def note_timeout(self, strategy: str) -> None:
         """Note that a run timed out. ``"auto"`` leaves a strategy out for a while that does so several times."""
-        recent = self.runs.timeouts.recent
-        seconds = self.runs.timeouts.note(strategy)
+        recent = self.run_log.timeouts.recent
+        seconds = self.run_log.timeouts.note(strategy)
         summary = self.capabilities.summary
         if seconds is None:
             _log.info("strategy %r timed out on %s; the call is done again by another one", strategy, summary)
@@ -425,21 +425,21 @@ class DeviceContext:
                 'For %.0f s "auto" leaves it out. Other programs that use the GPU at the same time can cause this',
                 *(strategy, TIMEOUTS_TO_GIVE_UP, TIMEOUT_WINDOW, summary, seconds),
             )
-        given_up = self.runs.timeouts.given_up
-        if given_up != self.capabilities.distrusted or self.runs.timeouts.recent != recent:
+        given_up = self.run_log.timeouts.given_up
+        if given_up != self.capabilities.distrusted or self.run_log.timeouts.recent != recent:
             self.capabilities = replace(self.capabilities, distrusted=given_up)
             # Launches wait for no reports.
             self.programs.clear()
 
     def take_strategies_back(self) -> None:
         """Let ``"auto"`` choose the strategies again that were given up long enough."""
-        if self.capabilities.distrusted and self.runs.timeouts.end_pauses():
-            self.capabilities = replace(self.capabilities, distrusted=self.runs.timeouts.given_up)
+        if self.capabilities.distrusted and self.run_log.timeouts.end_pauses():
+            self.capabilities = replace(self.capabilities, distrusted=self.run_log.timeouts.given_up)
             self.programs.clear()
 
     def may_time_out(self, strategy: str) -> bool:
         """Return True if a single pass may wait too long, so that calls wait for its report."""
-        return may_time_out(strategy, self.capabilities, recently=self.runs.timeouts.recent)
+        return may_time_out(strategy, self.capabilities, recently=self.run_log.timeouts.recent)
 
     def trusts(self, strategy: str) -> bool:
         """Return True if a strategy is safe on the device, so that no call waits for its report."""
@@ -627,18 +627,18 @@ class DeviceContext:
 
     def flush(self) -> None:
         """Submit the deferred runs, and an empty command buffer, which shows that the device is alive."""
-        with guarded(self):
+        with translate_errors(self):
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
             self.queue.submit(self.queue.encoder())
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        with guarded(self):
+        with translate_errors(self):
             if not self.has_unread_reports:
                 self.queue.wait_idle()
                 return
             with self.lock:
-                if self.runs.is_done_in_time(self.queue):
+                if self.run_log.is_done_in_time(self.queue):
                     return
         # They are read by a copy that comes after everything submitted so far.
         self.read_and_check()
@@ -646,8 +646,8 @@ class DeviceContext:
     @property
     def has_unread_reports(self) -> bool:
         """True if there are runs with reports that were not read yet."""
-        runs = self.runs
-        return bool(runs.pending or runs.recorded or runs.validation_flags or runs.report_may_be_overwritten)
+        log = self.run_log
+        return bool(log.pending or log.encoded or log.validation_flags or log.report_may_be_overwritten)
 
     def check(self) -> None:
         """Read all unread reports.
@@ -657,7 +657,7 @@ class DeviceContext:
         Raises:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
-            GpuscanError: a recorded run's subgroups had another size than its plan's.
+            GpuscanError: an encoded run's subgroups had another size than its plan's.
             ValueError, IndexError: an argument of a call, which was checked on the device, is wrong.
         """
         if self.has_unread_reports:
@@ -665,7 +665,7 @@ class DeviceContext:
 
     def check_if_many(self) -> None:
         """Read the unread reports if there are many, so that their number stays bounded; raise what `check` raises."""
-        if len(self.runs.pending) + len(self.runs.validation_flags) > MAX_PENDING_RUNS:
+        if len(self.run_log.pending) + len(self.run_log.validation_flags) > MAX_PENDING_RUNS:
             self.check()
 
     def read_and_check(self, *ranges: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
@@ -677,14 +677,14 @@ class DeviceContext:
         Raises:
             ProgressTimeoutError, OperatorError, GpuscanError, ValueError, IndexError: as `check` does.
         """
-        with guarded(self), self.lock:
+        with translate_errors(self), self.lock:
             early: list[Bytes] = []
-            if ranges and self.runs.may_be_timely:
+            if ranges and self.run_log.may_be_timely:
                 early = read_together(self.queue, self.pool, ranges)
-                if self.runs.may_be_timely:
-                    self.runs.forget_pending()
+                if self.run_log.may_be_timely:
+                    self.run_log.forget_pending()
                     return early
-            failures, timed_out, content = self.runs.read(self, () if early else ranges)
+            failures, timed_out, content = self.run_log.read(self, () if early else ranges)
             # Runs that were submitted together time out for one reason.
             for strategy in dict.fromkeys(timed_out):
                 self.note_timeout(strategy)

@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType, Shape
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.caller_checks import check_state, check_usages
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
@@ -134,7 +134,7 @@ class DeviceArray(OnDevice):
         """Return True if the buffer has the usage. Buffers of the pool have every usage that gpuscan needs."""
         return self._owner is not None or bool(self.buffer.usage & getattr(self._context.usage, usage))
 
-    def _keep_for_recorded_commands(self) -> None:
+    def _keep_for_encoded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
         if self._owner is not None:
             self._owner.mark_recorded()
@@ -205,7 +205,7 @@ class DeviceArray(OnDevice):
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4
-        with guarded(self._context):
+        with translate_errors(self._context):
             self._check("COPY_SRC")
             queue, pool = self._context.queue, self._context.pool
             if skipped == 0:
@@ -254,7 +254,7 @@ def _native_dtype(given: AnyDType) -> AnyDType:
 def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
     axes, item_dtype = check_shape(shape), check_dtype(dtype)
-    with guarded(context):
+    with translate_errors(context):
         owner = context.allocate(prod(axes) * item_dtype.itemsize)
     return DeviceArray(context, owner.buffer, axes, item_dtype, 0, owner)
 
@@ -275,7 +275,7 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
         return upload_changing(context, array.content, array.shape, array.dtype)
     array_dtype = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
     nbytes = given.size * array_dtype.itemsize
-    with guarded(context):
+    with translate_errors(context):
         owner = context.allocate(nbytes)
         if context.queue.recording is not None:
             context.note_constant(owner.buffer, owner)

@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-class OpenDevice(Protocol):
+class ContextLike(Protocol):
     """The parts of a `DeviceContext` that the modules below it rely on."""
 
     wgpu_device: wgpu.GPUDevice
@@ -62,7 +62,7 @@ class OpenDevice(Protocol):
         """Note that a run timed out."""
 
 
-class guarded:  # noqa: N801
+class translate_errors:  # noqa: N801
     """Turn the errors of WebGPU inside the ``with`` into gpuscan's own.
 
     It is a class because a generator would cost a small scan more time.
@@ -75,7 +75,7 @@ class guarded:  # noqa: N801
 
     __slots__ = ("_device",)
 
-    def __init__(self, device: OpenDevice) -> None:
+    def __init__(self, device: ContextLike) -> None:
         self._device = device
 
     def __enter__(self) -> None:
@@ -116,11 +116,11 @@ class guarded:  # noqa: N801
             raise lost_error(device) from error
 
 
-def guard_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
-    """Yield the same steps, with each step guarded. The caller's code between them is not guarded."""
+def translate_errors_in_steps(device: ContextLike, steps: Iterator[T]) -> Iterator[T]:
+    """Yield the same steps, and translate the errors of each. Errors of the caller's code between them stay."""
     end = object()
     while True:
-        with guarded(device):
+        with translate_errors(device):
             step = next(steps, end)
         if step is end:
             return
@@ -140,7 +140,7 @@ def make_fork_error(what: str, process: int) -> DeviceLostError:
     )
 
 
-def lost_error(device: OpenDevice) -> DeviceLostError:
+def lost_error(device: ContextLike) -> DeviceLostError:
     """Return the error for a call on a lost device."""
     return DeviceLostError(
         f"{device.capabilities.summary} was lost (a driver reset, or the GPU was removed); arrays on it are gone. Open "

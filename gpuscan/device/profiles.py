@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.transfer import download
 from gpuscan.html_table import html_table
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.error_translation import OpenDevice
+    from gpuscan.device.error_translation import ContextLike
     from gpuscan.device.steps import Dispatch
 
 
@@ -46,7 +46,7 @@ class Span:
 class Batch:
     """The stages that are recorded together, and the buffer for their timestamps."""
 
-    def __init__(self, device: OpenDevice, stages: Sequence[Dispatch]) -> None:
+    def __init__(self, device: ContextLike, stages: Sequence[Dispatch]) -> None:
         usage = webgpu().BufferUsage
         self._device = device
         self._stages = [(stage.name, stage.strategy, stage.elements) for stage in stages]
@@ -82,7 +82,7 @@ class Batch:
         if self._spans is not None:
             return self._spans
         # A thread that records holds the lock until it has submitted the run.
-        with guarded(self._device), self._device.lock:
+        with translate_errors(self._device), self._device.lock:
             if self._spans is None:
                 ticks = self._ticks()
                 spans = self._make_spans(ticks)
@@ -138,7 +138,7 @@ class Profile:
 class Profiles:
     """The profiles that are open on a device. They may nest and overlap. Each of them gets every span."""
 
-    def __init__(self, device: OpenDevice) -> None:
+    def __init__(self, device: ContextLike) -> None:
         self._device = device
         self._open: list[Profile] = []
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from gpuscan.device.buffer_pool import Allocation, SizedAllocation
-from gpuscan.device.error_translation import OpenDevice
+from gpuscan.device.error_translation import ContextLike
 from gpuscan.device.reports import Run, SortRun, ValidationFlag
 from gpuscan.device.steps import (
     Binding,
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 # ----- Steps
 
 
-class Submitting(OpenDevice, Protocol):
+class Submitting(ContextLike, Protocol):
     """The parts of a `DeviceContext` that programs rely on."""
 
     usage: type[wgpu.BufferUsage]
     tile_state: TileState
     bind_groups: BindGroups
     profiles: Profiles
-    runs: RunLog
+    run_log: RunLog
 
     def submit(self, steps: Sequence[Step], nbytes: int, *, deferrable: bool) -> None:
         """Submit steps. The caller holds the lock."""
@@ -260,9 +260,9 @@ class Program:
         # Memory is used in the order of the queue, so later launches may write to it.
         pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
         for report in reports:
-            context.runs.add_pending(*report)
+            context.run_log.add_pending(*report)
         for validation_flag in self.validation_flags:
-            context.runs.add_validation_flag(validation_flag)
+            context.run_log.add_validation_flag(validation_flag)
         return outputs
 
 

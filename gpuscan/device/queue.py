@@ -107,8 +107,8 @@ class PublicQueue(DeferringQueue):
                 if compute is not None:
                     compute.end()
                     compute = None
-                record = encoder.clear_buffer if isinstance(command, Clear) else encoder.copy_buffer_to_buffer
-                record(*command)
+                encode = encoder.clear_buffer if isinstance(command, Clear) else encoder.copy_buffer_to_buffer
+                encode(*command)
                 continue
             compute = compute or encoder.begin_compute_pass()
             pipeline, group, grid, offset = command

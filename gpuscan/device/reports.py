@@ -25,7 +25,7 @@ from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, S
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.error_translation import OpenDevice
+    from gpuscan.device.error_translation import ContextLike
     from gpuscan.device.queue import Queue
     from gpuscan.planning.plan import ScanPlan
 
@@ -36,10 +36,10 @@ REPORT_BYTES = 4 * STATE_HEADER_WORDS
 _MAX_KERNELS = 1024
 # How many runs may go unread before their reports are looked at.
 MAX_PENDING_RUNS = 256
-# How many recorded runs have their reports looked at. A caller may submit them at any time, or never.
-MAX_RECORDED_RUNS = 256
+# How many encoded runs have their reports looked at. A caller may submit them at any time, or never.
+MAX_ENCODED_RUNS = 256
 # How many tile-state buffers those reports may keep alive.
-MAX_RECORDED_STATES = 8
+MAX_ENCODED_STATES = 8
 
 
 class Outcome(enum.Enum):
@@ -152,7 +152,7 @@ def loop_limit_error(plan: ScanPlan) -> OperatorError:
     )
 
 
-def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
+def read_report(device: ContextLike, state: wgpu.GPUBuffer) -> list[int]:
     """Return the report in a tile state, once everything submitted so far is done."""
     (words,) = read_together(device.queue, device.pool, [(state, 0, REPORT_BYTES)])
     numbers: list[int] = words.view(np.uint32).tolist()
@@ -165,7 +165,7 @@ class RunLog:
     Attributes:
         pending: runs that were submitted without waiting for them.
         safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that no pending run has failed.
-        recorded: runs that callers recorded into their own encoders, newest last.
+        encoded: runs that callers recorded into their own encoders, newest last.
         validation_flags: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
         verified_kernels: kernels that have run with subgroups of the planned size.
@@ -176,7 +176,7 @@ class RunLog:
     def __init__(self) -> None:
         self.pending: list[Run | SortRun] = []
         self.safe_until = math.inf
-        self.recorded: list[Run] = []
+        self.encoded: list[Run] = []
         self.validation_flags: list[ValidationFlag] = []
         self.report_may_be_overwritten = False
         self.verified_kernels: set[Kernel] = set()
@@ -198,7 +198,7 @@ class RunLog:
         """Keep what a run has shown."""
         if outcome is Outcome.TIMEOUT:
             # The report may have overwritten an unread one, which would hide that the earlier run timed out, too.
-            runs = (*self.pending, *self.recorded)
+            runs = (*self.pending, *self.encoded)
             self.report_may_be_overwritten = self.report_may_be_overwritten or any(
                 isinstance(run, Run) and run.plan.posts and run.strategy != "fallback" for run in runs
             )
@@ -237,7 +237,7 @@ class RunLog:
     @property
     def may_be_timely(self) -> bool:
         """True if the GPU's being idle by now would show that nothing unread can tell of a failure."""
-        if self.recorded or self.validation_flags or self.report_may_be_overwritten:
+        if self.encoded or self.validation_flags or self.report_may_be_overwritten:
             return False
         return time.perf_counter() < self.safe_until
 
@@ -248,17 +248,17 @@ class RunLog:
             return True
         return False
 
-    def add_recorded(self, run: Run) -> None:
-        """Look at a recorded run's report from now on; older runs are forgotten, so that the log stays small."""
-        grown = bool(self.recorded) and self.recorded[-1].state is not run.state
-        self.recorded.append(run)
-        del self.recorded[:-MAX_RECORDED_RUNS]
+    def add_encoded(self, run: Run) -> None:
+        """Look at an encoded run's report from now on; older runs are forgotten, so that the log stays small."""
+        grown = bool(self.encoded) and self.encoded[-1].state is not run.state
+        self.encoded.append(run)
+        del self.encoded[:-MAX_ENCODED_RUNS]
         if grown:
-            states = list({id(older.state): None for older in reversed(self.recorded)})[:MAX_RECORDED_STATES]
-            self.recorded[:] = [older for older in self.recorded if id(older.state) in states]
+            states = list({id(older.state): None for older in reversed(self.encoded)})[:MAX_ENCODED_STATES]
+            self.encoded[:] = [older for older in self.encoded if id(older.state) in states]
 
     def read(
-        self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
+        self, device: ContextLike, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
     ) -> tuple[list[Exception], list[str], list[Bytes]]:
         """Read the unread reports, and in the same wait some more bytes.
 
@@ -271,7 +271,7 @@ class RunLog:
         Returns:
             The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
-        validation_flags, runs = self.validation_flags, [*self.pending, *self.recorded]
+        validation_flags, runs = self.validation_flags, [*self.pending, *self.encoded]
         states = {id(run.state): (run.state, 0, REPORT_BYTES) for run in runs}
         wanted = [*states.values(), *[validation_flag.byte_range for validation_flag in validation_flags], *more]
         content = read_together(device.queue, device.pool, wanted) if wanted else []
@@ -289,7 +289,7 @@ class RunLog:
                     failed.append(run.strategy)
                     timeouts.append(timeout_error(device, f"sort by strategy {run.strategy!r}", len(runs), "gave up"))
                 continue
-            self.recorded[:] = [other for other in self.recorded if other is not run]
+            self.encoded[:] = [other for other in self.encoded if other is not run]
             if report[SUBGROUP_SIZE_WORD] == run.epoch:
                 self.note(run.plan, Outcome.WRONG_SUBGROUP_SIZE)
                 others.append(_wrong_subgroup_size_error(device, run.plan))
@@ -316,7 +316,7 @@ class RunLog:
         return timeouts + others, failed, rest[len(validation_flags) :]
 
 
-def _wrong_subgroup_size_error(device: OpenDevice, plan: ScanPlan) -> GpuscanError:
+def _wrong_subgroup_size_error(device: ContextLike, plan: ScanPlan) -> GpuscanError:
     return GpuscanError(
         f"a plan was recorded for subgroups of {plan.tile.subgroup_size}, but on {device.capabilities.summary} the "
         "driver compiled its shaders with another size, so it wrote nothing or too little. Record the plan again: it "

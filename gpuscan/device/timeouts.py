@@ -16,7 +16,7 @@ from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import strategy_asked_for
 
 if TYPE_CHECKING:
-    from gpuscan.device.error_translation import OpenDevice
+    from gpuscan.device.error_translation import ContextLike
 
 # A strategy is given up once it has timed out this often within the following time, in seconds. One timeout says
 # little: other programs that use the GPU can cause it.
@@ -83,7 +83,7 @@ class Timeouts:
 
 
 def handle_timeout(
-    device: OpenDevice, strategy: str, requested: str, failed: list[str], *, may_try_again: bool = True
+    device: ContextLike, strategy: str, requested: str, failed: list[str], *, may_try_again: bool = True
 ) -> None:
     """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
 
@@ -111,7 +111,7 @@ def handle_timeout(
         )
 
 
-def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> ProgressTimeoutError:
+def timeout_error(device: ContextLike, what: str, runs: int, how: str) -> ProgressTimeoutError:
     """Return the error for one of several runs that timed out without anybody waiting for it."""
     return ProgressTimeoutError(
         f"a {what} on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "

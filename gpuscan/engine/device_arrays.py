@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.array_views import ArrayView, view_of_array
 from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import (
@@ -115,7 +115,7 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
-    with guarded(context), context.lock:
+    with translate_errors(context), context.lock:
         problem = with_offsets_on_device(context, problem)
         leaves = [
             leaf if isinstance(leaf, DeviceArray) else upload_array(context, np.asarray(leaf))
@@ -143,7 +143,7 @@ def scan_device(
         layout_key = None if options else problem.layout_key
         if layout_key is not None:
             compares = problem.heads is not None and can_compare(problem.heads, results)
-            layout_key = (layout_key, problem.keep_last_only, problem.lists_runs, compares, "on device")
+            layout_key = (layout_key, problem.keep_last_only, problem.lists_key_runs, compares, "on device")
         layout = executor.planner.layout(layout_key, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(call, layout)

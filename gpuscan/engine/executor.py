@@ -114,7 +114,7 @@ class Executor:
             write_backs.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        if waits and context.runs.validation_flags:
+        if waits and context.run_log.validation_flags:
             context.check()
         else:
             context.check_if_many()
@@ -125,7 +125,7 @@ class Executor:
             return self._plan_part(job, part)
         if job.plans is not None:
             plan = job.plans.get(part.start)
-            if plan is not None and not self.context.runs.has_wrong_subgroup_size(plan):
+            if plan is not None and not self.context.run_log.has_wrong_subgroup_size(plan):
                 return plan
         plan = self._plan_part(job, part)
         if job.plans is not None:
@@ -262,7 +262,7 @@ class Executor:
             flight.buffers.unmap()
             assert flight.run is not None
             failed = [again.run for again in in_flight]
-            pending = self.context.runs.pending
+            pending = self.context.run_log.pending
             pending[:] = [run for run in pending if not any(run is again for again in failed)]
             self._react(job, flight.run, outcome)
             for again in in_flight:
@@ -290,7 +290,7 @@ class Executor:
         plan = flight.run.plan
         outcome = flight.run.outcome(report) if plan.reports else Outcome.DONE
         if outcome is Outcome.DONE:
-            self.context.runs.note(plan, outcome)
+            self.context.run_log.note(plan, outcome)
         return outcome
 
     def _react(self, job: Job, run: Run, outcome: Outcome) -> None:
@@ -300,7 +300,7 @@ class Executor:
             OperatorError: a loop of the operator did not end.
             ProgressTimeoutError: the strategy timed out and was asked for by name.
         """
-        self.context.runs.note(run.plan, outcome)
+        self.context.run_log.note(run.plan, outcome)
         if job.plans is not None:
             job.plans.clear()
         if outcome is Outcome.LOOP_LIMIT:
@@ -318,7 +318,7 @@ class Executor:
         minutes after one has timed out. So do subgroups
         of another size until a report has shown the planned one, and loops in a user's WGSL.
         """
-        return plan.loops or not self.context.runs.is_verified(plan) or self.may_time_out(plan)
+        return plan.loops or not self.context.run_log.is_verified(plan) or self.may_time_out(plan)
 
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
@@ -410,7 +410,7 @@ class Planner:
         key = (spec, chosen, context.capabilities.distrusted, without, *options.items())
         with context.lock:
             plan = self._plans.find(key)
-            if plan is None or context.runs.has_wrong_subgroup_size(plan):
+            if plan is None or context.run_log.has_wrong_subgroup_size(plan):
                 plan = self._plans.keep(key, self._new_plan(spec, strategy, without, options))
             return plan
 
@@ -427,7 +427,7 @@ class Planner:
         if plan.strategy == chosen != better:
             plan = plan_scan(spec, capabilities, better, why, **options)
         plan = self.bindable_plan(spec, plan, **options)
-        if context.runs.has_wrong_subgroup_size(plan):
+        if context.run_log.has_wrong_subgroup_size(plan):
             return self._new_plan(spec, strategy, without, options | {"subgroups": False, "tile": None})
         _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
         return plan

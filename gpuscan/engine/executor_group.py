@@ -105,7 +105,7 @@ class ExecutorGroup:
 
     def _is_for_one(self, problem: Problem) -> bool:
         """Return True if one device computes the scan: it is short, or its elements use their neighbours or indices."""
-        if problem.compacts or problem.lists_runs or self._is_short(problem):
+        if problem.compacts or problem.lists_key_runs or self._is_short(problem):
             return True
         if self._axis_between_rows(problem) is not None:
             return False

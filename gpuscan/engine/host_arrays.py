@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.transfer import bytes_of
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import scan_device, segment_ranks
@@ -22,7 +22,7 @@ from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSin
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
-from gpuscan.engine.kept_programs import launch
+from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.progress import report_progress
@@ -93,7 +93,7 @@ def scan_host(
         return copy_to_outputs([array.reshape(problem.results_shape) for array in scanned], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-    with guarded(context):
+    with translate_errors(context):
         _Scan(executor, problem, strategy, results, piece_bytes, options).run()
     return results
 
@@ -430,7 +430,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
             return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
 
         # The key has the shapes of the arrays.
-        scanned = launch(context, key, (), leaves, compute)
+        scanned = launch_or_record(context, key, (), leaves, compute)
         try:
             contents = context.read_and_check(*((array.buffer, array.offset, array.nbytes) for array in scanned))
         except ProgressTimeoutError:

@@ -17,7 +17,7 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.program import Program, ProgramTemplate, Recording
 from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
 from gpuscan.sizes import SizeTrace, apply, concrete
@@ -37,7 +37,7 @@ _MAX_TEMPLATES = 64
 _MAX_IN_VAIN = 16
 
 
-def launch(
+def launch_or_record(
     context: DeviceContext,
     key: Hashable,
     sizes: tuple[int, ...],
@@ -60,7 +60,7 @@ def launch(
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
     """
-    with guarded(context), context.lock:
+    with translate_errors(context), context.lock:
         if context.capabilities.distrusted:
             context.take_strategies_back()
         call_program = _find(context, key, sizes, floats) if context.queue.recording is None else None

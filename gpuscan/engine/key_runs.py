@@ -9,14 +9,14 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.kernel import RUNS_AT
+from gpuscan.planning.kernel import KEY_RUNS_AT
 from gpuscan.planning.plan import LENGTH_LIMIT
-from gpuscan.problem.compaction import runs_problem, words_of_entry
+from gpuscan.problem.compaction import key_runs_problem, words_of_entry
 from gpuscan.problem.problem import Problem
 
 # The fewest elements of a tile that lists runs: chunks of 16 of a workgroup of 16.
@@ -24,7 +24,7 @@ _MIN_TILE = 256
 
 
 @dataclass(frozen=True)
-class Runs:
+class KeyRuns:
     """The reductions of runs.
 
     Attributes:
@@ -38,7 +38,7 @@ class Runs:
     count: DeviceArray
 
 
-def reduce_runs(executor: Executor, problem: Problem) -> Runs:
+def reduce_key_runs(executor: Executor, problem: Problem) -> KeyRuns:
     """Return the reduction of each run of equal keys. Nothing waits for the number of runs.
 
     Args:
@@ -50,11 +50,11 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
     """
     context, length = executor.context, problem.size
     widest = max(4, *(field.storage_bytes for field in problem.destination.fields))
-    _check_results(context, length, widest, 4 * RUNS_AT)
-    with guarded(context):
-        counts = empty(context, (RUNS_AT + length,), np.uint32)
-        results = scan_device(executor, problem.as_reduction(lists_runs=True), count=counts)
-    return Runs(results, counts._view_as((length,), offset=4 * RUNS_AT), counts._view_as((1,)))
+    _check_results(context, length, widest, 4 * KEY_RUNS_AT)
+    with translate_errors(context):
+        counts = empty(context, (KEY_RUNS_AT + length,), np.uint32)
+        results = scan_device(executor, problem.as_reduction(lists_key_runs=True), count=counts)
+    return KeyRuns(results, counts._view_as((length,), offset=4 * KEY_RUNS_AT), counts._view_as((1,)))
 
 
 def _check_results(context: DeviceContext, length: int, widest: int, more: int = 0) -> None:
@@ -98,11 +98,11 @@ def run_lengths(
     values = keys if values is None else values
     _check_results(context, length, max(4, values.dtype.itemsize))
     most_tiles = -(-length // _MIN_TILE)
-    with guarded(context), context.lock:
-        counts = empty(context, (RUNS_AT + 2 * most_tiles,), np.uint32)
+    with translate_errors(context), context.lock:
+        counts = empty(context, (KEY_RUNS_AT + 2 * most_tiles,), np.uint32)
         dtype, words = words_of_entry(values.dtype.itemsize)
-        problem = runs_problem(values._view_as((length, words), dtype), keys)
+        problem = key_runs_problem(values._view_as((length, words), dtype), keys)
         first, lengths = scan_device(executor, problem, count=counts)
         bound, deferrable = [counts._binding(), lengths._binding()], are_owned(counts, lengths)
-        submit_stage(context, "arrays/join_runs.wgsl", [RUNS_AT], bound, most_tiles, length, deferrable)
+        submit_stage(context, "arrays/join_runs.wgsl", [KEY_RUNS_AT], bound, most_tiles, length, deferrable)
     return first._view_as((length,), values.dtype), lengths, counts._view_as((1,))

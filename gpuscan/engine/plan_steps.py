@@ -1,4 +1,4 @@
-"""Describe the dispatches of a plan, or of a single stage, as steps to submit or to record into an encoder."""
+"""Describe the dispatches of a plan, or of a single stage, as steps to submit or to encode."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def steps_of_plan(
     return Run(plan, state, epoch), steps
 
 
-def record(
+def encode_plan(
     context: DeviceContext,
     plan: ScanPlan,
     encoder: wgpu.GPUCommandEncoder,
@@ -150,7 +150,7 @@ def record(
     length: Length | None = None,
     timestamps: dict[str, object] | None = None,
 ) -> Run:
-    """Record a run of a plan into an encoder without an open pass. Nothing is submitted.
+    """Encode a run of a plan into an encoder without an open pass. Nothing is submitted.
 
     Args:
         context: the device of the plan.

@@ -254,7 +254,7 @@ def fold_segments(
     context, heads = executor.context, problem.heads
     if heads is None or not isinstance(heads.cut, Offsets) or not problem.keep_last_only:
         return False
-    if problem.inner > 1 or problem.everywhere or problem.lists_runs:
+    if problem.inner > 1 or problem.everywhere or problem.lists_key_runs:
         return False
     cut = heads.cut
     if any(array.nbytes > context.binding_limit - ALIGNMENT for array in (*leaves, *results, cut.array)):

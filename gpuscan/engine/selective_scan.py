@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import guarded
+from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Copy, Dispatch, Step
 from gpuscan.device.transfer import round_up, upload
 from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
@@ -53,7 +53,7 @@ def selective_scan(
     stages = [("totals", [*sources, chunk_ends, sums])] if chunks > 1 else []
     stages += [("outputs", [*sources, outward, y, last, *([chunk_ends] if chunks > 1 else [])])]
     call = _Call(u.shape, decays.shape, inward.shape, outward.shape, chunk)
-    with guarded(context), context.lock:
+    with translate_errors(context), context.lock:
         steps: list[Step] = []
         for purpose, bound in stages:
             steps += call.steps("scan", bound, purpose=purpose, later_chunks=chunks > 1)
@@ -106,7 +106,7 @@ def gradient_sources(
     series = round_up(u.size, _ALIGNED_NUMBERS)
     inputs = empty(context, 3 * series, u.dtype)
     ends = empty(context, decays.size + grad_last.size, u.dtype)
-    with guarded(context):
+    with translate_errors(context):
         for array, at, into in (
             (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
             (decays, 0, ends), (grad_last, decays.size, ends),
@@ -147,7 +147,7 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     parts = [inputs._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     first = [*parts, ends._view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
-    with guarded(context), context.lock:
+    with translate_errors(context), context.lock:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=interval)
         steps += call.steps("gradient", second, channels=width, times=times, interval=interval)
         _submit(context, steps, second)

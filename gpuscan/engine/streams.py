@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.error_translation import guard_steps
+from gpuscan.device.error_translation import translate_errors_in_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up
@@ -218,7 +218,7 @@ def scan_stream(
     job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context), heads=heads)
     # The stream is closed also where the caller stops reading.
     with closing(executor.run(job, queue.parts(spec, length))) as landed:
-        for part in guard_steps(context, landed):
+        for part in translate_errors_in_steps(context, landed):
             queue.finish(part)
             for chunk in queue.pop_finished():
                 yield in_form(chunk)

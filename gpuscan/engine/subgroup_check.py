@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import empty
+from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.reports import Outcome, read_report
 from gpuscan.device.steps import Binding
 from gpuscan.engine.array_views import PARAMETERS
@@ -37,19 +37,19 @@ def sizes_vary(capabilities: Capabilities) -> bool:
 
 def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
     """Return True if the plan's subgroups have the planned size. If no run has shown it yet, run one tile to see."""
-    if context.runs.has_wrong_subgroup_size(plan):
+    if context.run_log.has_wrong_subgroup_size(plan):
         return False
-    if context.runs.is_verified(plan):
+    if context.run_log.is_verified(plan):
         return True
     kernel, elements = plan.stages[-1].kernel, plan.tile.tile_size
     workgroups = 1 + plan.workgroups_without_tile
     stages = tuple(replace(stage, grid=(min(workgroups, stage.grid[0]), 1, 1)) for stage in plan.stages)
     single = replace(plan, length=min(plan.length, elements), tiles=1, stages=stages)
-    memory = []
+    kept_alive: list[DeviceArray] = []
 
     def make_binding(nbytes: int) -> Binding:
-        memory.append(empty(context, (nbytes,), np.uint8))
-        return memory[-1]._binding()
+        kept_alive.append(empty(context, (nbytes,), np.uint8))
+        return kept_alive[-1]._binding()
 
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
         return [make_binding(elements * field.storage_bytes) for field in fields]
@@ -74,5 +74,5 @@ def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
         context.submit(steps, 0, deferrable=True)
         outcome = run.outcome(read_report(context, run.state))
     mismatched = outcome is Outcome.WRONG_SUBGROUP_SIZE
-    context.runs.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)
+    context.run_log.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)
     return not mismatched

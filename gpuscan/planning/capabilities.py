@@ -1,4 +1,4 @@
-"""Record what the probe found about an adapter, and convert the record to and from JSON, and to words."""
+"""Describe what the probe found about an adapter, and convert it to and from JSON, and to words."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Capabilities:
 
     @classmethod
     def from_json(cls, data: object) -> Capabilities:
-        """Read the record that `to_json` wrote.
+        """Read what `to_json` wrote.
 
         Raises:
             ValueError: a field is missing, unknown, of a wrong type, or has a value that no device has.
@@ -241,8 +241,8 @@ def _progress(capabilities: Capabilities) -> str:
     """Say what the two progress tests saw."""
     earlier = "keep running" if capabilities.progress_earlier else "can stall"
     order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
-    started, launched = capabilities.started_while_spinning, capabilities.litmus_workgroups
-    count = f"all {launched}" if capabilities.progress_later else f"only {started} of {launched}"
+    started, total = capabilities.started_while_spinning, capabilities.litmus_workgroups
+    count = f"all {total}" if capabilities.progress_later else f"only {started} of {total}"
     return (
         f"started workgroups {earlier} while others wait; {count} workgroups could start while the first one waited; "
         f"they start {order}"

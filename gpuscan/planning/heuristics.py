@@ -227,7 +227,7 @@ class Heuristics:
     # The numbers of steps for masks. Not measured on record: `mask_chunk` makes tiles large with few steps.
     mask_steps: tuple[int, ...] = (1, 2, 4)
     # A small array is cut into at least this many tiles, so that every compute unit has work. Not measured: such a scan
-    # takes hardly longer than its launch.
+    # takes hardly longer than its submission.
     min_tiles: int = 64
 
     # ----- Tiles without subgroups

@@ -27,7 +27,7 @@ from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileSh
 MOVED = 4
 
 # The word of the counts at which the list of runs begins: where every adapter can bind it.
-RUNS_AT = 64
+KEY_RUNS_AT = 64
 
 # The word of the counts that has the number of elements that a partition does not select: where every adapter can bind
 # it.
@@ -425,7 +425,7 @@ class Kernel(HashedOnce):
                 bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
             if spec.has_segment_bits:
                 bound.append(BoundArray("heads", self.binding_of("heads"), "read"))
-            if (spec.compacts or spec.lists_runs) and self.destinations:
+            if (spec.compacts or spec.lists_key_runs) and self.destinations:
                 bound.append(BoundArray("count", self.binding_of("count"), "read_write"))
         reads_carry = spec.everywhere and self.stage == "scan"
         if spec.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch" or reads_carry):

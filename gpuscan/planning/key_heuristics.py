@@ -41,7 +41,7 @@ class SortHeuristics:
     serial_workgroup: int = 128
     serial_items: int = 64
     # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not measured: a
-    # sort of so few elements takes hardly longer than its launches.
+    # sort of so few elements takes hardly longer than its submissions.
     min_items: int = 8
     min_tiles: int = 512
     # Sorts of whole rows: the elements that an invocation exchanges at a time, and the elements of a workgroup, as

@@ -37,7 +37,7 @@ ACCESS_BYTES = 16
 
 @dataclass(frozen=True)
 class StepCodes(HashedOnce):
-    """The code of the steps of a loop; see `gpuscan.problem.loop_steps.OwnSteps`.
+    """The code of the steps of a loop; see `gpuscan.problem.loop_steps.LoopSteps`.
 
     Attributes:
         state, take, finish, first, extend, settle: the functions.
@@ -97,7 +97,7 @@ class ShaderSpec(HashedOnce):
         partitions: a compaction also stores the elements that are not selected, in as many destinations more.
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
             axis's end, so that indices fall; 0 if it does not take the index.
-        lists_runs: the number of segments and where each of them begins are stored as well.
+        lists_key_runs: the number of segments and where each of them begins are stored as well.
         everywhere: elements are combined in the canonical order (docs/numerics.md), by steps with the same bits on
             every device.
         steps: the loop's own steps, which give the results within a chunk; None to combine elements.
@@ -126,7 +126,7 @@ class ShaderSpec(HashedOnce):
     compacts: bool = False
     picks_heads: bool = False
     partitions: bool = False
-    lists_runs: bool = False
+    lists_key_runs: bool = False
     index_step: int = 0
     everywhere: bool = False
     steps: StepCodes | None = None
@@ -373,7 +373,7 @@ def scan_spec(
         compacts=problem.compacts,
         picks_heads=problem.compacts and problem.heads is not None,
         partitions=problem.partitions,
-        lists_runs=problem.lists_runs,
+        lists_key_runs=problem.lists_key_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
         everywhere=problem.everywhere,
         steps=_step_codes(problem, native, captures) if takes_steps(problem) else None,

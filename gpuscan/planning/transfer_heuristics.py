@@ -27,7 +27,7 @@ class Transfers:
     # Staging buffers in a ring. Not measured: one is filled, one is on the bus, one waits.
     staging_depth: int = 3
     # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe. Not measured on record:
-    # such an upload takes about as long as a launch.
+    # such an upload takes about as long as a submission.
     single_write_bytes: int = 1 << 20
     # Parts in flight. Not measured: one is filled, one is on the GPU, one is read back.
     parts_in_flight: int = 3
@@ -68,7 +68,7 @@ class DeviceGroupHeuristics:
     # Bytes of a round-robin chunk of a long array. Short ones overlap better, and each costs a carry through the CPU.
     # Not measured: uploading one takes some milliseconds, and a carry takes much less.
     round_robin_bytes: int = 64 << 20
-    # The fewest bytes of a chunk: below that, a second device costs more than it saves. Not measured: a few launches.
+    # The fewest bytes of a chunk: below that, a second device costs more than it saves. Not measured: few submissions.
     min_round_robin_bytes: int = 4 << 20
     # Chunks are multiples of this many places if they are longer. Not measured: they are whole blocks of most tiles.
     whole_places: int = 1 << 16
@@ -77,12 +77,12 @@ class DeviceGroupHeuristics:
     # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not measured: with four
     # rows, shares are off by at most an eighth of a device's work.
     min_rows_each: int = 4
-    # Bytes of the scan that measures the speed of unequal devices. Not measured: it takes longer than its launch.
+    # Bytes of the scan that measures the speed of unequal devices. Not measured: it takes longer than its submission.
     speed_sample_bytes: int = 16 << 20
     # How many times as much as the slowest device a device gets, at most. Not measured: a bound for wrong samples.
     max_speed_ratio: int = 16
     # The least length of the divided axis of an array on several devices for which the first device gets a second
-    # range: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not measured:
+    # range: 64 MiB of float32. In shorter ones, the submission of one more scan costs more than it saves. Not measured:
     # such a scan takes a small share of its transfers' time.
     min_ordered_length: int = 1 << 24
 

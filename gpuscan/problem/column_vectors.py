@@ -23,7 +23,7 @@ def can_be_vectors(problem: Problem) -> bool:
     """Return True if an element can be a vector of numbers, one of each column, with the same results."""
     elements = (problem.source, problem.element, problem.destination)
     numbers = all(field.shape == () for element in elements for field in element.fields)
-    plain = not (problem.row_ends or problem.indexed or problem.compacts or problem.lists_runs)
+    plain = not (problem.row_ends or problem.indexed or problem.compacts or problem.lists_key_runs)
     alike = problem.heads is None or problem.heads.cuts_rows_alike
     has_device_rows = any(isinstance(array, OnDevice) for array in (*(problem.seeds or ()), *(problem.fill or ())))
     return (

@@ -44,7 +44,7 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
     return _find_problem(field_types, length, "both" if partitions else "picked").with_leaves((mask, *words))
 
 
-def runs_problem(words: Leaf, keys: Leaf) -> Problem:
+def key_runs_problem(words: Leaf, keys: Leaf) -> Problem:
     """Return the scan that picks the first entry of each run of equal keys, and the run's length.
 
     Args:

@@ -8,7 +8,7 @@ from gpuscan.operators.trace import Map
 
 
 @dataclass(frozen=True)
-class OwnSteps:
+class LoopSteps:
     """What a kernel needs to run a loop within a chunk of neighbouring elements.
 
     The maps of the steps are then composed once for each chunk. The state before a chunk follows from these

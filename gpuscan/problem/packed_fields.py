@@ -37,7 +37,7 @@ Arrays = list[AnyArray]
 def binds_too_many(problem: Problem, limit: int) -> bool:
     """Return True if the problem has more arrays than the `limit` of buffers that a shader binds."""
     arrays = len(problem.source.fields) + len(problem.destination.fields)
-    auxiliary = AUXILIARY_BUFFERS + (problem.seeds is not None) + (problem.heads is not None) + problem.lists_runs
+    auxiliary = AUXILIARY_BUFFERS + (problem.seeds is not None) + (problem.heads is not None) + problem.lists_key_runs
     return arrays + auxiliary > limit
 
 

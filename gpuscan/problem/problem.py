@@ -30,7 +30,7 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, trace_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
-from gpuscan.problem.loop_steps import OwnSteps
+from gpuscan.problem.loop_steps import LoopSteps
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, heads_of
 
@@ -89,7 +89,7 @@ class Problem:
         partitions: True if a compaction also stores the entries that the mask does not pick, in as many fields more.
         indexed: True if `before` takes a pair of an element and its index along the axis.
         everywhere: True if the results must have the same bits on every device and on NumPy.
-        lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
+        lists_key_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
         steps: the loop's own steps, if the operator composes their maps; None otherwise.
         cache_key: an object that all problems made from one cached problem share; None if the problem is not cached, as
             one that `replace` returns.
@@ -116,10 +116,10 @@ class Problem:
     fill: tuple[AnyArray, ...] | None = field(default=None, repr=False)
     compacts: bool = False
     partitions: bool = False
-    lists_runs: bool = False
+    lists_key_runs: bool = False
     indexed: bool = False
     everywhere: bool = False
-    steps: OwnSteps | None = None
+    steps: LoopSteps | None = None
     # `replace` does not pass these on.
     cache_key: Hashable = field(default=None, init=False, repr=False, compare=False)
     layout_key: Hashable = field(default=None, init=False, repr=False, compare=False)
@@ -200,15 +200,17 @@ class Problem:
         return replace(self, after=after, destination=destination, everywhere=True)
 
     def as_reduction(
-        self, *, heads: Heads | None = None, fill: tuple[AnyArray, ...] | None = None, lists_runs: bool = False
+        self, *, heads: Heads | None = None, fill: tuple[AnyArray, ...] | None = None, lists_key_runs: bool = False
     ) -> Problem:
         """Return the reduction of the rows, or of their segments, with the same arrays and cache keys.
 
         Args:
             heads: the heads (default: the problem's heads).
-            fill, lists_runs: see the attributes.
+            fill, lists_key_runs: see the attributes.
         """
-        return self.with_same_keys(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
+        return self.with_same_keys(
+            heads=heads or self.heads, keep_last_only=True, fill=fill, lists_key_runs=lists_key_runs
+        )
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: all but the cache keys, which other processes do not have."""

@@ -75,17 +75,17 @@ def over_arrays(function: Callable[..., object], x: object) -> object:
 def assemble_arrays(
     structure: Structure, leaves: Sequence[Any], like: object = None, axes: int | None = None
 ) -> object:
-    """Return the arrays nested as the structure says, with a structured array for each record.
+    """Return the arrays nested as the structure says, with a structured array for each structured dtype.
 
-    A record without axes becomes a NumPy scalar.
+    A structured array without axes becomes a NumPy scalar.
 
     Args:
         structure: how the arrays nest.
         leaves: an array for each leaf, depth first.
-        like: a structured array that gives a record of the same fields its memory layout, or a bundle that nests such
+        like: a structured array that gives one of the same fields its memory layout, or a bundle that nests such
             arrays in the same way.
-        axes: the number of leading axes that all leaves of a record share (default: the axes of the first leaf that are
-            not a part of the dtype of `like`).
+        axes: the number of leading axes that all leaves of a structured array share (default: the axes of the first
+            leaf that are not a part of the dtype of `like`).
     """
     if structure.container == "leaf":
         return leaves[0]
@@ -100,10 +100,10 @@ def assemble_arrays(
     if structure.container != "structured":
         return replace(structure, children=(LEAF,) * len(parts)).build_bundle(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
-    record = np.empty(parts[0].shape[:axes], with_layout_of(np.dtype(types), like))
+    structured = np.empty(parts[0].shape[:axes], with_layout_of(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):
-        record[name] = part
-    return record if record.ndim else record[()]
+        structured[name] = part
+    return structured if structured.ndim else structured[()]
 
 
 def copy_to_outputs(results: list[AnyArray], outputs: list[AnyArray] | None) -> list[AnyArray]:

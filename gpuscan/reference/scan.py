@@ -120,7 +120,7 @@ def reduce_segments(problem: Problem) -> list[Array]:
     return [np.ascontiguousarray(problem.from_rows(ends)) for ends in results]
 
 
-def reduce_runs(problem: Problem) -> tuple[Array, list[Array]]:
+def reduce_key_runs(problem: Problem) -> tuple[Array, list[Array]]:
     """Return where the runs of equal keys of one row begin, and the last result of each."""
     assert problem.heads is not None
     starts = np.flatnonzero(problem.heads.flags(0, problem.size))

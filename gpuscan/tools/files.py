@@ -81,7 +81,7 @@ def unique_file(source: Path, target: Path, *, counts: bool, device: Device | st
     Args:
         source: the file to read.
         target: the file to write, with links resolved.
-        counts: True to write records of a value and its count.
+        counts: True to write pairs of a value and its count.
         device: as in `gpuscan.sort`.
         profile: True to print how long each stage took on the GPU.
     """
@@ -90,9 +90,9 @@ def unique_file(source: Path, target: Path, *, counts: bool, device: Device | st
         values, counted = gpuscan.unique_counts(array, device=device)
         del array  # as above
         if counts:
-            records = np.empty(len(values), [("value", values.dtype), ("count", np.int64)])
-            records["value"], records["count"] = values, counted
-            values = records
+            pairs = np.empty(len(values), [("value", values.dtype), ("count", np.int64)])
+            pairs["value"], pairs["count"] = values, counted
+            values = pairs
         write_array(target, values)
 
 
@@ -143,9 +143,9 @@ def show_profile(profile: bool, device: Device | str | None) -> Iterator[None]:
         return
     if device == NUMPY:
         raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
-    with gpu_device(device).profile() as recorded:
+    with gpu_device(device).profile() as measured:
         yield
-    print_profile(recorded)
+    print_profile(measured)
 
 
 def print_profile(profile: Profile) -> None:

@@ -6,7 +6,7 @@
     memory, these are the offsets of the heads in the tile. A run may go on in the next tiles: see arrays/join_runs.wgsl.
     in:  the sources; the first one is the mask, unless the mask says where segments begin
     out: the destinations; count: the number of selected elements; a partition also counts the elements not selected. With
-         heads, count[1] is the number of tiles, and from word RUNS_AT on there are two words for each tile: the number of
+         heads, count[1] is the number of tiles, and from word KEY_RUNS_AT on there are two words for each tile: the number of
          heads before it, and the number of elements before its first head -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
@@ -111,8 +111,8 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
     }
 {% if spec.picks_heads %}
     if (invocation == 0u) {
-        count[{{ text.runs_at }}u + 2u * tile] = before;
-        count[{{ text.runs_at }}u + 2u * tile + 1u] = next;
+        count[{{ text.key_runs_at }}u + 2u * tile] = before;
+        count[{{ text.key_runs_at }}u + 2u * tile + 1u] = next;
     }
 {% endif %}
     if (invocation == 0u && tile + 1u == params.tiles) {

@@ -24,10 +24,10 @@ fn load_chunk(index: u32{{ ", row_index0: u32" if rows_within }}) -> Chunk {
 {% if kernel.destinations and spec.compacts %}
 {% include "scan/compact.wgsl" %}
 {% elif kernel.destinations %}
-{% if spec.lists_runs %}
-const RUNS_AT = {{ text.runs_at }}u;
+{% if spec.lists_key_runs %}
+const KEY_RUNS_AT = {{ text.key_runs_at }}u;
 
-// The number of segments, and from RUNS_AT on, the index at which each of them begins.
+// The number of segments, and from KEY_RUNS_AT on, the index at which each of them begins.
 @group(0) @binding({{ kernel.binding_of("count") }}) var<storage, read_write> count: array<u32>;
 
 {% endif %}

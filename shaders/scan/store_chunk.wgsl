@@ -65,9 +65,9 @@ fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk
     if (next{{ position }} <= params.length && ends{{ position }}) {
         store_result(chunk[{{ position }}].head - 1u, {{ last_result(position) }});
     }
-{% if spec.lists_runs %}
+{% if spec.lists_key_runs %}
     if (next{{ position }} <= params.length && {{ head_at(position) }}) {
-        count[RUNS_AT + chunk[{{ position }}].head - 1u] = index + {{ position }}u + params.row_offset;
+        count[KEY_RUNS_AT + chunk[{{ position }}].head - 1u] = index + {{ position }}u + params.row_offset;
     }
 {% if not spec.carry_out %}
     if (next{{ position }} == params.length) {

@@ -12,11 +12,11 @@ import gpuscan as gs
 from gpuscan.device import context as context_module
 from tests.harness.builds import withhold_posts
 from tests.harness.devices import (
-    MAX_RECORDED_RUNS,
-    MAX_RECORDED_STATES,
+    MAX_ENCODED_RUNS,
+    MAX_ENCODED_STATES,
     auto_strategy,
-    count_recorded_runs,
-    count_recorded_states,
+    count_encoded_runs,
+    count_encoded_states,
     count_timeouts,
     device_as_if,
     distrust,
@@ -79,9 +79,9 @@ def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkey
         device.synchronize()
     device.synchronize()
     encoder = device.wgpu_device.create_command_encoder()
-    for _ in range(MAX_RECORDED_RUNS + 1):
+    for _ in range(MAX_ENCODED_RUNS + 1):
         plan.record(encoder, a, device.empty(n, np.uint32))
-    assert count_recorded_runs(device) == MAX_RECORDED_RUNS
+    assert count_encoded_runs(device) == MAX_ENCODED_RUNS
 
 
 def test_a_recorded_run_that_timed_out_is_reported_before_others(
@@ -107,10 +107,10 @@ def test_what_recorded_runs_hold_does_not_grow(own_device: gs.Device) -> None:
     device, n = own_device, 200_000
     a, b = device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32)
     plan = device.plan(n, np.uint32, strategy="lookback")
-    for _ in range(MAX_RECORDED_STATES + 3):
+    for _ in range(MAX_ENCODED_STATES + 3):
         plan.record(device.wgpu_device.create_command_encoder(), a, b)
         device.memory_cleanup()
-    assert count_recorded_states(device) == MAX_RECORDED_STATES
+    assert count_encoded_states(device) == MAX_ENCODED_STATES
 
 
 def test_a_plan_for_elements_without_numbers(device: gs.Device) -> None:

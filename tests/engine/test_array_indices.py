@@ -28,7 +28,7 @@ def test_resolve_indices(device: gs.Device, dtype: str) -> None:
         places, above, below = stages.resolve_indices(given, length, places)
         worst.append((above, below))
     context = device._context
-    known = len(context.runs.validation_flags)
+    known = len(context.run_log.validation_flags)
     found = resolve_indices(context, [device.asarray(edges), device.asarray(some)], [(0, 7), (1, 5)])
     assert places is not None
     assert found._read().tolist() == places.tolist()
@@ -44,7 +44,7 @@ def test_number_labels(device: gs.Device, dtype: str) -> None:
     limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     signed = [-1, -2] if limits[0] < 0 else []
     labels = np.array([0, 1, 1, 0, *limits, *signed, *([] if dtype == "bool" else [4, 5])], dtype)
-    known = len(device._context.runs.validation_flags)
+    known = len(device._context.run_log.validation_flags)
     found = number_labels(device.asarray(labels), 5)._read()
     wide = [int(label) for label in labels]
     assert found.tolist() == [label if 0 <= label < 5 else 5 for label in wide]

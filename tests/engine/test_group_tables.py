@@ -185,7 +185,7 @@ def test_labels_of_reductions(device: gs.Device, dtype: Any) -> None:
                 }
                 found = plan_table(device._executor, filled, few, reduces=True, **options)
                 assert found is not None
-                known = len(device._context.runs.validation_flags)
+                known = len(device._context.run_log.validation_flags)
                 (result,) = reduce_by_table(device._executor, filled, found, None)
                 np.testing.assert_array_equal(result._read(), expected)
                 (reported,) = read_validation_flags(device, known)

@@ -139,12 +139,12 @@ def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable
 
 def has_mismatched_kernels(device: gs.Device) -> bool:
     """Return True if a run has shown another subgroup size than planned."""
-    return bool(device._context.runs.mismatched_kernels)
+    return bool(device._context.run_log.mismatched_kernels)
 
 
 def has_verified_kernels(device: gs.Device) -> bool:
     """Return True if a run has shown the subgroup size that was planned."""
-    return bool(device._context.runs.verified_kernels)
+    return bool(device._context.run_log.verified_kernels)
 
 
 # ----- Counting

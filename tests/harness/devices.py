@@ -33,8 +33,8 @@ from gpuscan.recent_values import RecentValues
 
 # How much a device keeps of earlier calls.
 MAX_BIND_GROUPS = bind_groups.MAX_BIND_GROUPS
-MAX_RECORDED_RUNS = reports.MAX_RECORDED_RUNS
-MAX_RECORDED_STATES = reports.MAX_RECORDED_STATES
+MAX_ENCODED_RUNS = reports.MAX_ENCODED_RUNS
+MAX_ENCODED_STATES = reports.MAX_ENCODED_STATES
 RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD = GROWTH
 
 
@@ -144,25 +144,25 @@ def distrust(device: gs.Device, strategy: str) -> None:
 
 def count_timeouts(device: gs.Device) -> dict[str, int]:
     """Return the strategies that timed out on the device and are not given up, and how often they did lately."""
-    return {strategy: len(times) for strategy, times in device._context.runs.timeouts._times.items()}
+    return {strategy: len(times) for strategy, times in device._context.run_log.timeouts._times.items()}
 
 
 @contextmanager
 def timeouts_apart(device: gs.Device) -> Iterator[None]:
     """Let the device forget at the end what it learns of timeouts inside the ``with``."""
     context = device._context
-    timeouts, distrusted = context.runs.timeouts, context.capabilities.distrusted
-    context.runs.timeouts = Timeouts()
+    timeouts, distrusted = context.run_log.timeouts, context.capabilities.distrusted
+    context.run_log.timeouts = Timeouts()
     try:
         yield
     finally:
-        context.runs.timeouts = timeouts
+        context.run_log.timeouts = timeouts
         context.capabilities = replace(context.capabilities, distrusted=distrusted)
 
 
 def pass_time(device: gs.Device, seconds: float) -> None:
     """Let so much time pass for what the device remembers of timeouts."""
-    timeouts = device._context.runs.timeouts
+    timeouts = device._context.run_log.timeouts
     clock = timeouts.clock
     timeouts.clock = lambda: clock() + seconds
 
@@ -235,7 +235,7 @@ def count_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
 
 def read_validation_flags(device: gs.Device, first: int) -> list[Any]:
     """Return the two words of each unread validation flag from number `first` on."""
-    arrays: list[Any] = [validation_flag.array for validation_flag in device._context.runs.validation_flags[first:]]
+    arrays: list[Any] = [validation_flag.array for validation_flag in device._context.run_log.validation_flags[first:]]
     return [array._read()[:2].tolist() for array in arrays]
 
 
@@ -244,14 +244,14 @@ def count_programs(device: gs.Device) -> int:
     return sum(isinstance(kept, tuple) for kept in list(device._context.programs.values()))
 
 
-def count_recorded_runs(device: gs.Device) -> int:
+def count_encoded_runs(device: gs.Device) -> int:
     """Return how many recorded runs the device still reads reports of."""
-    return len(device._context.runs.recorded)
+    return len(device._context.run_log.encoded)
 
 
-def count_recorded_states(device: gs.Device) -> int:
+def count_encoded_states(device: gs.Device) -> int:
     """Return how many buffers those reports are in."""
-    return len({id(run.state) for run in device._context.runs.recorded})
+    return len({id(run.state) for run in device._context.run_log.encoded})
 
 
 def store_tuned_tiles(device: gs.Device, tiles: dict[tuple[int, int], TileShape]) -> None:

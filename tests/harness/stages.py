@@ -15,7 +15,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.steps import Binding
 from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.elements import words_of
-from gpuscan.engine.plan_steps import Buffers, record
+from gpuscan.engine.plan_steps import Buffers, encode_plan
 from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
@@ -95,7 +95,7 @@ def run_stages(
         seeds = Binding(make(data=words_of(problem.element, [np.asarray(seed) for seed in problem.seeds]), usage=usage))
     encoder = gpu.create_command_encoder()
     buffers = Buffers(sources, [Binding(buffer) for buffer in results], seeds=seeds)
-    run = record(device._context, plan, encoder, buffers)
+    run = encode_plan(device._context, plan, encoder, buffers)
     gpu.queue.submit([encoder.finish()])
     state = np.frombuffer(gpu.queue.read_buffer(run.state), np.uint32)[STATE_HEADER_WORDS:]
     fields = zip(results, problem.element.fields, strict=True)

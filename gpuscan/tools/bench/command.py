@@ -149,10 +149,10 @@ def show(
         click.ClickException: a result of gpuscan is wrong.
     """
     if json_path is not None:
-        record = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
+        results = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
         if len(devices) > 1:
-            record["devices"] = [device.capabilities.summary for device in devices]
-        write_text(json_path, json.dumps(record, indent=1) + "\n")
+            results["devices"] = [device.capabilities.summary for device in devices]
+        write_text(json_path, json.dumps(results, indent=1) + "\n")
     if json_path != STDOUT:
         for device in devices:
             click.echo(f"{device.capabilities.summary}, {device.capabilities.driver}")
