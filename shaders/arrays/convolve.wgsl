@@ -1,5 +1,5 @@
-{#- Convolve rows with a few numbers: result[t] = first[t] + taps[0] source[t] + taps[1] source[t-1] + …, where samples before
-    a row's first are 0. Each invocation computes one sample.
+{#- Convolve rows with a few numbers: result[t] = first[t] + taps[0] source[t] + taps[1] source[t-1] + …, where samples
+    before a row's first are 0. Each invocation computes one sample.
     in:  source: samples (outer, length, inner) from number source_base on, taps, first: (outer, firsts, inner)
     out: result: the samples from number base on
     Values: workgroup_size; number: the type of the samples, f32 or f64. -#}

@@ -1,5 +1,5 @@
-{#- Gather rows by their indices: row i of the result is row indices[i] of the source. Each invocation assembles one word of
-    the result from the units of 1, 2 or 4 bytes that rows consist of.
+{#- Gather rows by their indices: row i of the result is row indices[i] of the source. Each invocation assembles one
+    word of the result from the units of 1, 2 or 4 bytes that rows consist of.
     in:  source, indices, count: the number of rows to gather
     out: result
     Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a row. -#}

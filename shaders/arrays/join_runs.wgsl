@@ -1,5 +1,5 @@
-{#- Add to the length of a run what the next tiles have of it. A compaction of heads of runs knows only how long a run is
-    within the tile that it begins in.
+{#- Add to the length of a run what the next tiles have of it. A compaction of heads of runs knows only how long a run
+    is within the tile that it begins in.
     in:  tiles: in word 1 their number, and from word `first` on for each tile the number of runs that begin before it,
          and the elements before its first run
     out: lengths

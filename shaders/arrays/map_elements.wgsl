@@ -2,7 +2,8 @@
     neighbouring results at a time, which are whole words.
     in:  the sources that the function reads
     out: the results, in C order
-    Values: text, a gpuscan.codegen.elementwise_text.ElementwiseText; workgroup_size; steps: chunks of an invocation. -#}
+    Values: text, a gpuscan.codegen.elementwise_text.ElementwiseText; workgroup_size; steps: chunks of an
+        invocation. -#}
 {% set spec, kernel = text, text %}
 struct Call {
     first: u32,  // the number of the first element, in C order

@@ -11,7 +11,8 @@ struct Piece {
     length: u32,  // elements of this piece
     words: u32,  // of heads
     reverse: u32,  // 1 where the scan goes from the rows' ends
-    offset: u32,  // elements between the beginning of a row and the piece; of columns: elements of the array before the piece
+    // Elements between the beginning of a row and the piece; of columns: elements of the array before the piece.
+    offset: u32,
     row_length: u32,
     inner: u32,  // rows that are interleaved in memory
     first: u32,  // the position of the piece's first element in `keys`, in the order of memory

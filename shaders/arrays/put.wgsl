@@ -1,6 +1,8 @@
 {#- Put elements into an array at flat indices of some of its axes. Each invocation writes units of 1, 2 or 4 bytes.
-    Units that share a 32-bit word with others are written by atomic operations, which leave the others' bits as they are.
-    in:  values, of any strides; flat_indices: numbers of rows of the indexed axes, in C order; equal ones have equal values
+    Units that share a 32-bit word with others are written by atomic operations, which leave the others' bits as they
+    are.
+    in:  values, of any strides; flat_indices: numbers of rows of the indexed axes, in C order; equal ones have equal
+         values
     out: destination, of any strides; nothing is written where there is no index
     Values: workgroup_size; steps: units that an invocation writes; unit: bytes, 1, 2 or 4; rank, indexed: see
         arrays/indexed_units.wgsl. -#}

@@ -1,5 +1,5 @@
-{#- Copy one strided view to another of the same shape. Each invocation copies units of 1, 2 or 4 bytes. Units that share
-    a 32-bit word with others are written by atomic operations, which leave the others' bits as they are.
+{#- Copy one strided view to another of the same shape. Each invocation copies units of 1, 2 or 4 bytes. Units that
+    share a 32-bit word with others are written by atomic operations, which leave the others' bits as they are.
     in:  source: unit (i0, i1, …) of the view is at source_first + i0 * source_stride0 + …
     out: destination: the same unit is at first + i0 * stride0 + …
     Values: workgroup_size; steps: units that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the views. -#}

@@ -9,7 +9,8 @@
     The states of an interval are computed again from the states before it. Each invocation takes four states of a
     channel. Neighbouring invocations take the same states of other channels.
     in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the
-         last states, (row, state); weights B and C; checkpoints: the states before each interval, (interval, state, row)
+         last states, (row, state); weights B and C; checkpoints: the states before each interval, (interval, state,
+         row)
     out: results: the gradients of u and dt; row_sums: the gradients of A, and of B and C where they do not depend on
          time, (row, state) each; strip_sums: the gradients of weights that depend on time, summed over the channels of
          a workgroup, (strip, batch, group, state, time) each

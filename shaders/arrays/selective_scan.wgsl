@@ -1,14 +1,14 @@
 {#- Run mamba's recurrence for some states of every channel, along one chunk of time for each invocation:
-    h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]. States are in registers and never leave them, except at a chunk's ends.
-    A workgroup has neighbouring channels of one group, and loads TIMES steps of them at a time.
+    h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]. States are in registers and never leave them, except at a chunk's
+    ends. A workgroup has neighbouring channels of one group, and loads TIMES steps of them at a time.
     in:  u, dt: (batch, group, channel, time); decays A and weights B, C: see Call; carries: with `later_chunks`, the
          states before each chunk, (chunk, row, state), where a row is a channel of a group of a batch
     out: for "totals": ends: the states after each chunk if it begins at 0, (chunk, row, state); steps: the sum of dt
          over each chunk, (chunk, row). For "checkpoints": the states before each interval, (interval, state, row), of a
          scan in one chunk. For "outputs": y[t] = sum over states of C[t] h[t], in the shape of u, and last: the states
          after the last step, (row, state).
-    Values: purpose; interval: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4;
-    channels: of a workgroup; times; later_chunks; adds: y has the sum over other states already; inward_varies,
+    Values: purpose; interval: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of
+    4; channels: of a workgroup; times; later_chunks; adds: y has the sum over other states already; inward_varies,
     outward_varies: B or C depends on time, and not on the channel.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies and purpose == "outputs" else []) %}

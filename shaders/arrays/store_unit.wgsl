@@ -1,5 +1,6 @@
-{#- Store a unit of 1, 2 or 4 bytes in `destination`, an array of words. Units that share a word with others are written by atomic
-    operations, which leave the others' bits as they are: the array is of u32 for units of 4 bytes, else of atomic<u32>.
+{#- Store a unit of 1, 2 or 4 bytes in `destination`, an array of words. Units that share a word with others are written
+    by atomic operations, which leave the others' bits as they are: the array is of u32 for units of 4 bytes, else of
+    atomic<u32>.
     Values: unit: bytes. The constant UNITS is the number of units in a word. -#}
 {% macro store_unit(index, bits) -%}
 {% if unit == 4 -%}

@@ -1,8 +1,8 @@
 {#- Prepare each chunk by itself. With G[i] the sum of the logarithms of the decays up to step i of the chunk,
     pairs[i, j] = scale sum over keys of exp(G[i] - G[j]) q[i] k[j] for j <= i. With the delta rule also the inverse of
     I + A, where A[i, j] = beta[i] exp(G[i] - G[j]) sum of k[i] k[j] for j < i. Differences of G are never above 0.
-    in:  q, k: (batch, step, head, key); g: (batch, step, head), or with `by_key` (batch, step, head, key); beta: (batch,
-         step, head)
+    in:  q, k: (batch, step, head, key); g: (batch, step, head), or with `by_key` (batch, step, head, key); beta:
+         (batch, step, head)
     out: gates: G in the shape of g, and with the delta rule beta; matrices: (chunk, batch, head, MATRICES, 32, 32)
     Yang et al., "Gated Delta Networks" (2024), section 3.3; Yang et al., "Gated Linear Attention Transformers" (2024),
     section 4. -#}

@@ -1,6 +1,6 @@
-{#- What the stages of a gated linear attention have in common: the call, the position of a workgroup, loads, and products
-    of 32 x 32 numbers. A workgroup of 64 invocations holds a product in registers: invocation 8 y + x has its rows 4 y
-    to 4 y + 3 and its columns 4 x to 4 x + 3. Steps beyond the end and columns that do not exist are 0.
+{#- What the stages of a gated linear attention have in common: the call, the position of a workgroup, loads, and
+    products of 32 x 32 numbers. A workgroup of 64 invocations holds a product in registers: invocation 8 y + x has its
+    rows 4 y to 4 y + 3 and its columns 4 x to 4 x + 3. Steps beyond the end and columns that do not exist are 0.
     Values: delta: the delta rule corrects the values; by_key: the decays depend on the key. -#}
 struct Call {
     batches: u32,
@@ -24,8 +24,10 @@ struct Call {
 
 const CHUNK = 32u;  // steps of a chunk; also rows and columns of a product
 const LANES = 64u;
-const MATRICES = {{ 2 if delta else 1 }}u;  // of a chunk: pairs of steps, and with the delta rule the solution of its system
-// Rows of shared matrices are one vector apart from a multiple of eight, so that invocations do not read one bank of memory.
+// The matrices of a chunk: pairs of steps, and with the delta rule the solution of its system.
+const MATRICES = {{ 2 if delta else 1 }}u;
+// Rows of shared matrices are one vector apart from a multiple of eight, so that invocations do not read one bank of
+// memory.
 const PITCH = 9u;
 
 @group(0) @binding(0) var<uniform> call: Call;

@@ -1,5 +1,5 @@
-{#- A chunk is one row of the CHUNK neighbouring columns that an invocation takes. Tiles are numbered row by row: all tiles of
-    the first rows, then all of the next, so that a tile starts long after the one above it. -#}
+{#- A chunk is one row of the CHUNK neighbouring columns that an invocation takes. Tiles are numbered row by row: all
+    tiles of the first rows, then all of the next, so that a tile starts long after the one above it. -#}
 // ----- Columns
 const COLUMNS = {{ kernel.tile.columns }}u;  // invocations side by side
 const GROUPS = {{ kernel.tile.groups }}u;  // invocations one below the other

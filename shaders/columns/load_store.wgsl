@@ -53,7 +53,8 @@ fn element_index(position: Position, row: u32) -> u32 {
 }
 
 {% if spec.key %}
-@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ text.keys.vector }}>;  // one for each element
+// One key for each element.
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ text.keys.vector }}>;
 {{ declare_keys(spec.key) }}
 fn key_at(position: u32) -> Key {
     return {{ key_in("keys", spec.key, "position", text.keys.width) }};
@@ -71,7 +72,12 @@ fn heads_of(position: Position, row: u32) -> u32 {
 }
 
 {% elif spec.has_segment_bits %}
-@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each position in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
+{% if spec.cuts_columns_alike %}
+// One bit for each position in a column, in the order of the scan.
+{% else %}
+// One bit for each element.
+{% endif %}
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;
 
 // Return the bits of a chunk, from its first column on.
 fn heads_of(position: Position, row: u32) -> u32 {

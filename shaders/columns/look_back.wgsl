@@ -1,6 +1,7 @@
 {#- Look-back for columns: every column is a chain by itself, and each lane of the first group walks up its own columns.
     Where there are many chains, it only waits for the prefix that the tile above posts, and no aggregate is posted.
-    The order of combination is left to right over the tiles of a column. It does not depend on what is posted when a lane looks.
+    The order of combination is left to right over the tiles of a column. It does not depend on what is posted when a
+    lane looks.
     in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, all_tagged, word_seen with context %}
@@ -54,8 +55,8 @@ fn await_chunk(at: u32, seen: ChunkPost) -> ChunkPost {
     return post;
 }
 
-// Return what the tile above has posted of the prefix by now. Only the first group needs it. The others read one word each
-// and not a row, which costs little, where a branch would keep the load from being under way with others.
+// Return what the tile above has posted of the prefix by now. Only the first group needs it. The others read one word
+// each and not a row, which costs little, where a branch would keep the load from being under way with others.
 fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
     let chains = chains_of_columns();
     let post = read_chunk(post_of(max(tile, chains) - chains, select(0u, lane, group == 0u), NEXT_PREFIX));
@@ -63,8 +64,8 @@ fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
 }
 
 {% if kernel.wait_policy.chained %}
-// Wait for the prefix of a lane's columns. Return NO_TILE, or the tile that is late. With many chains the tile above has
-// nearly always posted by now, and a longer look back would cost registers.
+// Wait for the prefix of a lane's columns. Return NO_TILE, or the tile that is late. With many chains the tile above
+// has nearly always posted by now, and a longer look back would cost registers.
 fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     let chains = chains_of_columns();
     if (tile < chains) {
@@ -90,9 +91,9 @@ fn keep_post(invocation: u32, post: ChunkPost) {
     }
 }
 
-// Count the tiles above, from the nearest on, that have not posted the prefix of the next one. The count is the same in the
-// whole workgroup. If it is less than `above`, the nearest prefix is in `group_totals`, in the group of this number modulo
-// GROUPS.
+// Count the tiles above, from the nearest on, that have not posted the prefix of the next one. The count is the same in
+// the whole workgroup. If it is less than `above`, the nearest prefix is in `group_totals`, in the group of this number
+// modulo GROUPS.
 fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
     let chains = chains_of_columns();
     let lane = invocation % COLUMNS;

@@ -1,5 +1,5 @@
-{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its aggregates, by
-    the same tree, so with the same bits (Smith, Levien & Owens 2025). -#}
+{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its
+    aggregates, by the same tree, so with the same bits (Smith, Levien & Owens 2025). -#}
 {% include "columns/look_back.wgsl" %}
 
 var<workgroup> shared_late: u32;

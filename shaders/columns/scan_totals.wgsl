@@ -1,5 +1,6 @@
-{#- Second dispatch of three_dispatch for columns: each invocation walks down the tiles of its columns and puts each tile's
-    prefix in the place of its aggregate. No tile uses the first one's. Loads of several tiles are under way at a time.
+{#- Second dispatch of three_dispatch for columns: each invocation walks down the tiles of its columns and puts each
+    tile's prefix in the place of its aggregate. No tile uses the first one's. Loads of several tiles are under way at a
+    time.
     in, out: the tile totals -#}
 {% set loads = 8 %}
 {% include "shared/header.wgsl" %}

@@ -1,5 +1,5 @@
-{#- Last dispatch of a reduction down columns: reduce tiles that hold whole columns, or combine the totals of the tiles that
-    hold parts of columns.
+{#- Last dispatch of a reduction down columns: reduce tiles that hold whole columns, or combine the totals of the tiles
+    that hold parts of columns.
     in:  the sources and the initial values, or the tile totals
     out: the destinations -#}
 {% include "shared/header.wgsl" %}

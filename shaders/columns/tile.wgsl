@@ -1,5 +1,5 @@
-{#- The scan over a tile's groups of rows, in the fixed order of every stage: down an invocation's rows, then down the groups,
-    each from left to right. -#}
+{#- The scan over a tile's groups of rows, in the fixed order of every stage: down an invocation's rows, then down the
+    groups, each from left to right. -#}
 // ----- Scan of a tile
 var<workgroup> group_totals: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, WORKGROUP_SIZE>;
 

@@ -1,5 +1,5 @@
-{#- Tile totals in plain memory, between the dispatches of three_dispatch: for each tile, each word of every column side by
-    side. -#}
+{#- Tile totals in plain memory, between the dispatches of three_dispatch: for each tile, each word of every column side
+    by side. -#}
 {% include "shared/totals_state.wgsl" %}
 
 fn read_total(tile: u32, lane: u32) -> Chunk {

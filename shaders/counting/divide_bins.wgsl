@@ -1,12 +1,13 @@
-{#- Divide bins among parts of neighbouring bins, and bring the elements of each tile in the order of their parts. Of each
-    element only the offset of its bin in the part is stored, in 16 bits. count_parts.wgsl counts them.
+{#- Divide bins among parts of neighbouring bins, and bring the elements of each tile in the order of their parts. Of
+    each element only the offset of its bin in the part is stored, in 16 bits. count_parts.wgsl counts them.
     Counters have a copy for each lane of a subgroup, so that no two lanes of it add to one bank of workgroup memory. So
     it does not matter how many elements share a part.
     in:  values; edges: see bins.wgsl
     out: bin_offsets: two in a word, TILE for each tile; ranges: for each tile and part the beginning and, in the high
-         half, the end of the part's elements in the tile; totals, cleared before: the elements of each part; validation_flag: see
-         bins.wgsl
-    Values: as in bins.wgsl; vectors: of an invocation; parts; part_bins: bins of a part; copies: of a part's counter. -#}
+         half, the end of the part's elements in the tile; totals, cleared before: the elements of each part;
+         validation_flag: see bins.wgsl
+    Values: as in bins.wgsl; vectors: of an invocation; parts; part_bins: bins of a part; copies: of a part's
+        counter. -#}
 {% from "shared/packed_keys.wgsl" import key_in_vector with context %}
 {% include "counting/bins.wgsl" %}
 {% set per_vector = 128 // scalar.bits %}

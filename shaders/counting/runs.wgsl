@@ -1,5 +1,5 @@
-{#- Count elements one by one, and add the length of a run of one bin at once, by the function `add` of the template that
-    includes this. Up to MOST_OTHERS elements of other bins do not end a run: they are added by themselves. -#}
+{#- Count elements one by one, and add the length of a run of one bin at once, by the function `add` of the template
+    that includes this. Up to MOST_OTHERS elements of other bins do not end a run: they are added by themselves. -#}
 const MOST_OTHERS = 3u;
 
 var<private> bin: u32 = NO_BIN;

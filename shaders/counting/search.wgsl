@@ -1,11 +1,12 @@
 {#- Find for each key the index where it belongs among sorted keys, by binary search. The last key of each block of the
-    sorted ones stands in workgroup memory. A search there finds the block, and a search in storage the index in it. Each
-    invocation takes several keys through the same steps, so that several loads are under way.
-    in:  sorted: keys in order, NaN last; searched: keys in any order; length: the number of sorted keys, which may be fewer
-         than the call says, if it is `counted`
+    sorted ones stands in workgroup memory. A search there finds the block, and a search in storage the index in it.
+    Each invocation takes several keys through the same steps, so that several loads are under way.
+    in:  sorted: keys in order, NaN last; searched: keys in any order; length: the number of sorted keys, which may be
+         fewer than the call says, if it is `counted`
     out: indices
-    Values: scalar; workgroup_size; top: the most blocks; items: the keys that an invocation takes; right: True for the index
-        after equal keys, False for the index before them; counted; own: True to search for the numbers from 0 on. -#}
+    Values: scalar; workgroup_size; top: the most blocks; items: the keys that an invocation takes; right: True for the
+        index after equal keys, False for the index before them; counted; own: True to search for the numbers from 0
+        on. -#}
 {% from "shared/packed_keys.wgsl" import key_at with context %}
 {% set descending = False %}
 struct Call {

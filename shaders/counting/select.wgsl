@@ -1,11 +1,12 @@
-{#- Find the first keys of each row in the order of a sort, without a sort: a workgroup takes a tile of a row and lists the
-    indices of its first `kept` keys, in the order of their indices. The lists of a row are the candidates of the next round,
-    until one tile holds them all (Alabi et al., "Fast k-selection algorithms for graphics processing units", 2012). A
-    tile narrows its keys down digit by digit, from the highest one, until it knows the last key that it keeps. It leaves
-    that key for the others, which drop what comes after it at once. What is dropped depends on the time, the result does
-    not. Rounds before may select from a sample of the tiles, so that all tiles begin with such a key.
-    in:  keys: rows; candidates: indices in these rows, or NO_INDEX, if not `first`; bounds, cleared before: for each row the
-         complement of an order that no kept key exceeds, if `bounded`
+{#- Find the first keys of each row in the order of a sort, without a sort: a workgroup takes a tile of a row and lists
+    the indices of its first `kept` keys, in the order of their indices. The lists of a row are the candidates of the
+    next round, until one tile holds them all (Alabi et al., "Fast k-selection algorithms for graphics processing
+    units", 2012). A tile narrows its keys down digit by digit, from the highest one, until it knows the last key that
+    it keeps. It leaves that key for the others, which drop what comes after it at once. What is dropped depends on the
+    time, the result does not. Rounds before may select from a sample of the tiles, so that all tiles begin with such a
+    key.
+    in:  keys: rows; candidates: indices in these rows, or NO_INDEX, if not `first`; bounds, cleared before: for each
+         row the complement of an order that no kept key exceeds, if `bounded`
     out: indices: `kept` for each tile, NO_INDEX where it has fewer keys; selected: their keys, if `final`
     Values: scalar; descending; workgroup_size; items: keys of an invocation; first; bounded; final. -#}
 {% from "shared/packed_keys.wgsl" import key_at with context %}

@@ -1,5 +1,5 @@
-{#- Combine the words of an element with the words of a carry, in any order. A sum of two words is exact: an addition that
-    makes the low word wrap adds one to the high word.
+{#- Combine the words of an element with the words of a carry, in any order. A sum of two words is exact: an addition
+    that makes the low word wrap adds one to the high word.
     Values: name: the atomic, without "atomic"; carry, words: expressions of the words of the carry and the element. -#}
 {% macro combine_words(name, carry, words) %}
 {% if name == "Add" and words | length == 2 %}

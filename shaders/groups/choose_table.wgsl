@@ -1,10 +1,11 @@
 {#- Decide by the largest label how groups are scanned: by a table of all labels, by a table once elements are sorted by
     the buckets of their labels, or by a sort. Rows are cut into as many sections as the table has room for.
     in:  largest: the largest label, taken for an unsigned number
-    out: choice: for each of the two tables the parameters of its stages, as in groups/table.wgsl; the step that sorts by
-         buckets, as in sort/params.wgsl; and words that are 0 if labels are to be sorted, and if elements are to be sorted
-         by buckets. validation_flag: 1 if a label is missing
-    Values: label_bits: the bits of a label; radix_bits: of a bucket's number; checked: True to look for missing labels. -#}
+    out: choice: for each of the two tables the parameters of its stages, as in groups/table.wgsl; the step that sorts
+         by buckets, as in sort/params.wgsl; and words that are 0 if labels are to be sorted, and if elements are to be
+         sorted by buckets. validation_flag: 1 if a label is missing
+    Values: label_bits: the bits of a label; radix_bits: of a bucket's number; checked: True to look for missing
+        labels. -#}
 struct Call {
     row_length: u32,
     rows: u32,

@@ -1,11 +1,12 @@
-{#- Scan the elements of each label of each section, for any number of labels. A workgroup walks along its section tile by
-    tile. It sorts the labels of a tile with the positions of their elements, by a radix sort in its memory. Then elements
-    with one label are neighbours: a run. A run goes on from its label's carry in the table, and leaves the next one.
+{#- Scan the elements of each label of each section, for any number of labels. A workgroup walks along its section tile
+    by tile. It sorts the labels of a tile with the positions of their elements, by a radix sort in its memory. Then
+    elements with one label are neighbours: a run. A run goes on from its label's carry in the table, and leaves the
+    next one.
     in:  the sources, the labels
-    out: the table: for each section and label, the combination of its elements; locals: the result of each element, as if
-         its section were the whole row
-    Values: kernel.tile.chunk: the elements of an invocation; kernel.max_subgroups: the most subgroups of a workgroup, for
-        any size that the compiler may choose. -#}
+    out: the table: for each section and label, the combination of its elements; locals: the result of each element, as
+         if its section were the whole row
+    Values: kernel.tile.chunk: the elements of an invocation; kernel.max_subgroups: the most subgroups of a workgroup,
+        for any size that the compiler may choose. -#}
 {% set items = kernel.tile.chunk %}
 {% set groups = kernel.max_subgroups %}
 {% set bits = kernel.digit_bits %}
@@ -28,12 +29,13 @@ const PARKED = GROUPS * RADIX;
 const POSITION_BITS = {{ position_bits }}u;
 const NO_LABEL = {{ 2 ** (32 - position_bits) - 1 }}u;  // no label is greater
 
-// First: the counters of the subgroups, one for each digit, and a word for lanes that count nothing. Then: the labels of
-// the tile in order, with the positions of their elements in the tile. Then, word by word, the elements and the results of
-// the tile, in the order of the array. With less workgroup memory more workgroups run at a time.
+// First: the counters of the subgroups, one for each digit, and a word for lanes that count nothing. Then: the labels
+// of the tile in order, with the positions of their elements in the tile. Then, word by word, the elements and the
+// results of the tile, in the order of the array. With less workgroup memory more workgroups run at a time.
 var<workgroup> scratch: array<atomic<u32>, {{ [groups * radix + 1, slots] | max }}>;
 var<workgroup> totals: array<u32, GROUPS>;  // of the digits of each subgroup
-var<workgroup> ends: array<{{ text.shared_item }}, GROUPS>;  // the scan of each subgroup's elements, from its last head on
+// The scan of each subgroup's elements, from its last head on.
+var<workgroup> ends: array<{{ text.shared_item }}, GROUPS>;
 var<workgroup> cuts: array<u32, GROUPS>;  // 1 if it has a head
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 
@@ -51,8 +53,8 @@ fn peers_of(digit: u32, bits: u32, lanes: vec4<u32>) -> vec4<u32> {
     return peers;
 }
 
-// Return the index in `scratch` of a position in the tile's order. After the positions of each invocation one word is free. So
-// neighbours use different banks of workgroup memory.
+// Return the index in `scratch` of a position in the tile's order. After the positions of each invocation one word is
+// free. So neighbours use different banks of workgroup memory.
 fn slot_of(position: u32) -> u32 {
     return position + position / ITEMS;
 }

@@ -78,8 +78,8 @@ fn position_of(number: u32) -> u32 {
     let e{{ i }} = {{ text.load_element(i, "") }};
 {% endfor %}
 {% endmacro %}
-{#- Load the elements that the invocation at `position` takes in the workgroup's step from `first` on. Their numbers in the
-    row are `next0`, …; where they are not below `end`, the last element is loaded. -#}
+{#- Load the elements that the invocation at `position` takes in the workgroup's step from `first` on. Their numbers in
+    the row are `next0`, …; where they are not below `end`, the last element is loaded. -#}
 {% macro load_step(position) %}
 {% for i in range(kernel.tile.chunk) %}
     let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + {{ position }};

@@ -9,7 +9,8 @@
 {% include "groups/table.wgsl" %}
 {% include "shared/arrays.wgsl" %}
 {% if reduces and kernel.marked %}
-@group(0) @binding({{ kernel.binding_of("fills") }}) var<storage, read> fills: array<u32>;  // a result's words for each row
+// A result's words for each row.
+@group(0) @binding({{ kernel.binding_of("fills") }}) var<storage, read> fills: array<u32>;
 {% endif %}
 
 {% if kernel.partitioned %}

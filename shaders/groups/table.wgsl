@@ -1,10 +1,10 @@
-{#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into sections. The table has a
-    carry for each section and each label: one word of all of them side by side, then the next word of all of them, or the
-    words of each of them side by side if kernel.interleaved. If carries are marked, a first word is 1 where there is one.
-    Otherwise they begin with the identity, or the row's seed.
-    If kernel.partitioned, elements were sorted by the buckets of their labels before. Then a section has only the carries of
-    its own buckets: since buckets follow each other, the carry of a label is at the label, and one bucket further for each
-    section before.
+{#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into sections. The table has
+    a carry for each section and each label: one word of all of them side by side, then the next word of all of them, or
+    the words of each of them side by side if kernel.interleaved. If carries are marked, a first word is 1 where there
+    is one. Otherwise they begin with the identity, or the row's seed.
+    If kernel.partitioned, elements were sorted by the buckets of their labels before. Then a section has only the
+    carries of its own buckets: since buckets follow each other, the carry of a label is at the label, and one bucket
+    further for each section before.
     Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
 {% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations

@@ -1,5 +1,5 @@
-{#- The main function of stages that combine sections, without subgroups: each invocation walks along a section of its own,
-    with its carries in the table. -#}
+{#- The main function of stages that combine sections, without subgroups: each invocation walks along a section of its
+    own, with its carries in the table. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_section, load_elements, store_result with context %}
 {% from "shared/main.wgsl" import main %}

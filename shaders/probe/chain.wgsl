@@ -61,8 +61,8 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
         var late = select(0u, LATE_POLLS, ticket % LATE_EVERY == LATE_EVERY / 2u);
         for (; late > 0u && atomicLoad(&results.never) == 0u; late--) {}
     }
-    // The other lanes wait here, like the lanes of a tile, and the last one posts. SwiftShader, for example, runs the code
-    // after a barrier as a task of its own, which a spinning workgroup can delay.
+    // The other lanes wait here, like the lanes of a tile, and the last one posts. SwiftShader, for example, runs the
+    // code after a barrier as a task of its own, which a spinning workgroup can delay.
     workgroupBarrier();
     if (local_index == WORKGROUP_SIZE - 1u) {
         atomicStore(&results.posts[ticket], POSTED);

@@ -4,8 +4,8 @@
 //
 // In:  results, zeroed; 65,536 invocations.
 // Out: results.halves_alike: the number of 16-bit patterns for which the packing agrees with the functions of
-//      shared/small_floats.wgsl, also for all neighbouring numbers that round differently. Unless it is 65,536, the answer
-//      is no.
+//      shared/small_floats.wgsl, also for all neighbouring numbers that round differently. Unless it is 65,536, the
+//      answer is no.
 {% set conversions, packs_halves = ("half_to_float", "float_to_half"), false %}
 {% include "probe/results.wgsl" %}
 

@@ -2,13 +2,13 @@
 //
 // In:  results, zeroed; more workgroups than can run at once.
 // Out: results.started: the number of workgroups that ran.
-//      results.started_while_spinning: the number of workgroups that had started, itself included, when the first one ended
-//      its wait. Unless it is the number of all workgroups, the answer is no.
+//      results.started_while_spinning: the number of workgroups that had started, itself included, when the first one
+// ended      its wait. Unless it is the number of all workgroups, the answer is no.
 //
 // Then look-ahead is fast: its first workgroup runs until every later tile has posted. Of the models that Sorensen,
-// Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018), only full fairness promises it, so
-// it has to be tested. For example, llvmpipe gives each of its threads a fixed share of the grid, and the rest of the
-// spinning thread's share never starts.
+// Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018), only full fairness promises it,
+// so it has to be tested. For example, llvmpipe gives each of its threads a fixed share of the grid, and the rest of
+// the spinning thread's share never starts.
 {% include "probe/results.wgsl" %}
 
 {% include "shared/pause.wgsl" %}

@@ -2,8 +2,8 @@
 //
 // In:  results, zeroed; a few workgroups.
 // Out: results.subgroup_sizes: the bitwise or of all sizes.
-//      results.lanes_out_of_order: the number of invocations i in another lane than i mod the size, by the lane's number or
-//      by a shuffle.
+//      results.lanes_out_of_order: the number of invocations i in another lane than i mod the size, by the lane's
+// number or      by a shuffle.
 {% if enable_subgroups %}enable subgroups;  // WebGPU asks for the line; naga has the feature on, and refuses it
 {% endif %}
 {% include "probe/results.wgsl" %}

@@ -1,6 +1,6 @@
-{#- The reduction of a part of a row by an operator that commutes. Lanes load neighbouring chunks of whole words, so a row may
-    begin and end within a word. The elements before a part's first whole chunk and after its last one are loaded one by
-    one. The order of combination depends on the lengths alone, so it is the same in each run.
+{#- The reduction of a part of a row by an operator that commutes. Lanes load neighbouring chunks of whole words, so a
+    row may begin and end within a word. The elements before a part's first whole chunk and after its last one are
+    loaded one by one. The order of combination depends on the lengths alone, so it is the same in each run.
     With kernel.tile.columns a row is an array (row_length, inner), and each of its columns is reduced by itself.
     in:  the sources, or the totals of parts -#}
 {% include "shared/arrays.wgsl" %}
@@ -53,8 +53,8 @@ fn count_rows() -> u32 {
 {% set inner = "params.inner" if kernel.tile.columns else "1u" %}
 {% if from_sources %}
 
-// Return the elements of a part. All parts of a row but the last one have the same length: whole chunks, and whole rows of
-// columns.
+// Return the elements of a part. All parts of a row but the last one have the same length: whole chunks, and whole rows
+// of columns.
 fn span_of(part: u32) -> Span {
     let parts = params.tiles / count_rows();
     let row = part / parts;

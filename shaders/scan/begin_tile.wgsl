@@ -6,7 +6,11 @@
 {% else %}
 {{ number_tile() -}}
 {% endif %}
-    if (tile >= params.tiles{{ " && tile != NO_TILE" if kernel.strategy == "lookahead" }}) {{ "{  // ticket 0 looks ahead, and has NO_TILE" if kernel.strategy == "lookahead" else "{" }}
+{% if kernel.strategy == "lookahead" %}
+    if (tile >= params.tiles && tile != NO_TILE) {  // ticket 0 looks ahead, and has NO_TILE
+{% else %}
+    if (tile >= params.tiles) {
+{% endif %}
         return;
     }
 {% if kernel.stage == "scan" and kernel.strategy == "three_dispatch" and spec.keep_last_only and not spec.reduces_segments %}

@@ -21,8 +21,8 @@ fn await_post(at: u32, wanted: bool, seen: Post) -> Post {
 
 {% if kernel.heads_cut_off and kernel.block_in_subgroup %}
 
-// The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are not
-// needed: the sums after the head do not depend on them.
+// The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are
+// not needed: the sums after the head do not depend on them.
 fn waited_for(wanted: bool, post: Post) -> u32 {
     let missing = subgroupBallot(wanted && !post.ready).x;
     let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;
@@ -39,8 +39,8 @@ fn await_aggregates(at: u32, wanted: bool) -> Post {
 }
 {% endif %}
 
-// Scan the aggregates from tile `first` up to lane `last`; lane `own_lane` provides its own. Return NO_TILE, or a tile that
-// is late. If several are late, tiles at different positions return different ones, so that helpers spread out.
+// Scan the aggregates from tile `first` up to lane `last`; lane `own_lane` provides its own. Return NO_TILE, or a tile
+// that is late. If several are late, tiles at different positions return different ones, so that helpers spread out.
 fn scan_aggregates(
     invocation: u32, first: u32, last: u32, own_lane: u32, own: Item, position: u32, sums: ptr<function, Item>
 ) -> u32 {

@@ -1,5 +1,6 @@
-{#- Functions of the BLOCK lanes that look at BLOCK tiles at once: the first subgroup if it is wide enough, otherwise the
-    first BLOCK invocations, through workgroup memory. In that case all invocations call, since the functions have barriers. -#}
+{#- Functions of the BLOCK lanes that look at BLOCK tiles at once: the first subgroup if it is wide enough, otherwise
+    the first BLOCK invocations, through workgroup memory. In that case all invocations call, since the functions have
+    barriers. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
 // ----- Lanes of a block

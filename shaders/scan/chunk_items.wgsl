@@ -1,5 +1,5 @@
-{#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
-    and their head flags. `knows_row_index` is as for `find_heads`. -#}
+{#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row
+    begins, and their head flags. `knows_row_index` is as for `find_heads`. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask, load_sources with context %}
 {% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_offsets, find_ends with context %}
 {% macro chunk_items(knows_row_index=false) %}

@@ -3,8 +3,8 @@
 {% set rows_within = kernel.several_rows and not kernel.heads_begin_chunks %}
 
 {#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words
-    of bits; `row_index0`, … are elements' indices in their rows, and `ends0`, … say whether an element ends its row.
-    `knows_row_index` is True if the function takes `row_index0`. -#}
+    of bits; `row_index0`, … are elements' indices in their rows, and `ends0`, … say whether an element ends its
+    row. `knows_row_index` is True if the function takes `row_index0`. -#}
 {% macro find_heads(knows_row_index=false) %}
 {% if spec.key %}
 {% for word in range((kernel.tile.chunk + 31) // 32) %}

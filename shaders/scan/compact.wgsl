@@ -3,11 +3,12 @@
     storage to workgroup memory, and from there to neighbouring offsets. So few words are kept while the tile waits.
     A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
     Where the selected elements are the heads of runs, results have the lengths of the runs as last words: in workgroup
-    memory, these are the offsets of the heads in the tile. A run may go on in the next tiles: see arrays/join_runs.wgsl.
+    memory, these are the offsets of the heads in the tile. A run may go on in the next tiles: see
+    arrays/join_runs.wgsl.
     in:  the sources; the first one is the mask, unless the mask says where segments begin
-    out: the destinations; count: the number of selected elements; a partition also counts the elements not selected. With
-         heads, count[1] is the number of tiles, and from word KEY_RUNS_AT on there are two words for each tile: the number of
-         heads before it, and the number of elements before its first head -#}
+    out: the destinations; count: the number of selected elements; a partition also counts the elements not selected.
+         With heads, count[1] is the number of tiles, and from word KEY_RUNS_AT on there are two words for each tile:
+         the number of heads before it, and the number of elements before its first head -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 

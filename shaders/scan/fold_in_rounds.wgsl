@@ -7,7 +7,8 @@
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
-const STOPPED = 0x80000000u;  // a bit of shared_first: the fold ends. The other bits are the first tile that is not folded
+// A bit of shared_first: the fold ends. The other bits are the first tile that is not folded.
+const STOPPED = 0x80000000u;
 var<workgroup> block_ready: array<u32, FOLDERS>;  // the tiles of each block up to the first missing aggregate
 var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
 

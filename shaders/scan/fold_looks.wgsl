@@ -8,8 +8,10 @@
 {% include "shared/pause.wgsl" %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
-const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
+// Looks that find nothing new, for one round of a wait.
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);
+// Looks that find nothing new until the fold asks whether the run timed out.
+const GLANCE = {{ kernel.heuristics.fold_glance }}u;
 
 var<workgroup> shared_first: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
 var<workgroup> shared_seed: {{ text.shared_item }};  // the prefix of that block

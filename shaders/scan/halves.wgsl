@@ -2,8 +2,8 @@
     the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
     their size, so that every tile of a power of two gives the same bits.
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
-    step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in
-    loops, because these are long. -#}
+    step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps,
+    in loops, because these are long. -#}
 {% from "scan/subgroup_scan.wgsl" import first_of, load_steps with context %}
 {% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
 {% set items = chunk * steps %}
@@ -86,8 +86,8 @@ fn join_quickly(a: Item, b: Item) -> Item {
 
 {% set turned = [] %}
 {% for position in range(1, items) %}{{ turned.append("scanned[%d]" % position) or "" }}{% endfor %}
-// Scan chunks in which halves of `begin` elements are to be joined next. The items come to index 0 in turn, so that loops
-// need no index.
+// Scan chunks in which halves of `begin` elements are to be joined next. The items come to index 0 in turn, so that
+// loops need no index.
 fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
     var scanned = own;
     for (var half = begin; half < CHUNK; half *= 2u) {
@@ -200,7 +200,8 @@ fn {{ name }}(leads: Leads, own: Items) -> Items {
 {% endmacro %}
 {% if quick %}
 
-// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of the chunk. Items and leads come to index 0 in turn, so that loops need no index.
+// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of
+// the chunk. Items and leads come to index 0 in turn, so that loops need no index.
 fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> Items {
     var rest = own;
     var lead = leads;
@@ -358,7 +359,8 @@ fn scan_workgroup(invocation: u32, scanned: Items) -> Items {
 {% endif %}
 }
 {%- endmacro %}
-{#- The total of a tile is the last item of its scan: the total of the left half joined with the total of the right half. -#}
+{#- The total of a tile is the last item of its scan: the total of the left half joined with the total of the right
+    half. -#}
 {% macro reduce_in_halves() %}
 const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}

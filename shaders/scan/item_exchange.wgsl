@@ -1,5 +1,5 @@
-{#- Items between invocations: through `scratch` in workgroup memory, or between the lanes of a subgroup by shuffles, word by
-    word, for an element of any width. -#}
+{#- Items between invocations: through `scratch` in workgroup memory, or between the lanes of a subgroup by shuffles,
+    word by word, for an element of any width. -#}
 // ----- Items between invocations
 {% if kernel.uses_scratch %}
 var<workgroup> scratch: array<{{ text.shared_item }}, {{ "STEPS * " if not kernel.subgroups and kernel.tile.steps > 1 }}WORKGROUP_SIZE>;

@@ -3,7 +3,8 @@
     Values: text.keys, which is how the keys of neighbours are loaded. -#}
 {% from "shared/keys.wgsl" import declare_keys, key_in, key_of with context %}
 {% set keys = text.keys %}
-@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ keys.vector }}>;  // one for each element
+// One key for each element.
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ keys.vector }}>;
 {{ declare_keys(spec.key) }}
 // Return the key of an element, which is counted in the order of the scan.
 fn key_at(index: u32) -> Key {

@@ -22,8 +22,8 @@ fn load(index: u32) -> Loaded {
 }
 
 {% if kernel.keeps_storage_form %}
-// The same chunk, but compilers cannot know that. They would keep the items that they made of it before, for which there
-// are too few registers.
+// The same chunk, but compilers cannot know that. They would keep the items that they made of it before, for which
+// there are too few registers.
 fn again(loaded: Loaded) -> Loaded {
     let nothing = params.epoch >> 16u;  // epochs have 16 bits
     return Loaded({% for i in range(source.accesses) %}loaded[{{ i }}] ^ {{ source.vector }}(nothing){{ ", " if not loop.last }}{% endfor %});

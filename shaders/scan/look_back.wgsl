@@ -1,7 +1,7 @@
-{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is always
-    P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks before, left to
-    right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so no tile waits for a
-    chain of others: one look covers BLOCK blocks.
+{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is
+    always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks
+    before, left to right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so
+    no tile waits for a chain of others: one look covers BLOCK blocks.
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% from "scan/by_lanes.wgsl" import block_item, first_lane_where with context %}
 {% include "scan/block_aggregates.wgsl" %}
@@ -14,7 +14,8 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
     let block = tile / BLOCK;
     let position = tile % BLOCK;
 
-    // Lane i looks at block `end - 1 - i`. These loads are under way while the lanes wait for the block's own aggregates.
+    // Lane i looks at block `end - 1 - i`. These loads are under way while the lanes wait for the block's own
+    // aggregates.
     var end = block;
     var block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
     var total = read_post(total_of(end - 1u - min(invocation, end - 1u)));

@@ -14,7 +14,8 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 const WATCHERS = WORKGROUP_SIZE / SUBGROUP_SIZE;
 
 var<workgroup> shared_late: u32;  // 1 if a tile is late
-var<workgroup> block_sums: array<{{ text.shared_item }}, {{ kernel.heuristics.max_tiles_at_once // kernel.tile.block }}>;  // the totals of blocks, and K(tile)
+// The totals of blocks, and K(tile).
+var<workgroup> block_sums: array<{{ text.shared_item }}, {{ kernel.heuristics.max_tiles_at_once // kernel.tile.block }}>;
 
 // Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {

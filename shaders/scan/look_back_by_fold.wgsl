@@ -1,20 +1,23 @@
-{#- Look-back for many tiles. No tile waits for one that has not started, but not every tile looks at the tiles before it.
-    A workgroup that waits, and finds that none folds, folds all aggregates that are posted, and posts the prefixes of other
-    tiles too. It continues beyond its own tile while aggregates arrive, so that the fold seldom changes hands.
+{#- Look-back for many tiles. No tile waits for one that has not started, but not every tile looks at the tiles before
+    it. A workgroup that waits, and finds that none folds, folds all aggregates that are posted, and posts the prefixes
+    of other tiles too. It continues beyond its own tile while aggregates arrive, so that the fold seldom changes hands.
     lookback assumes: workgroups that have started keep making progress. Every wait is also bounded.
-    fallback assumes nothing: a workgroup that has waited reduces a tile shortly before its own, and one that has waited for
-    long folds even if another workgroup folds. A workgroup claims the tile that it reduces, and for a while others leave
-    that tile alone. -#}
+    fallback assumes nothing: a workgroup that has waited reduces a tile shortly before its own, and one that has waited
+    for long folds even if another workgroup folds. A workgroup claims the tile that it reduces, and for a while others
+    leave that tile alone. -#}
 {% from "scan/by_lanes.wgsl" import by_lanes, first_lane_where with context %}
 {% include "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 {% from "shared/peek.wgsl" import peek with context %}
 // ----- Look-back
-const REST = {{ kernel.heuristics.fold_rest }}u;  // looks that find nothing new for tiles after its own, before a workgroup stops folding
+// Looks that find nothing new for tiles after its own, before a workgroup stops folding.
+const REST = {{ kernel.heuristics.fold_rest }}u;
 {% if kernel.strategy == "fallback" %}
-const LOOKS = {{ kernel.heuristics.fallback_fold_looks }}u;  // looks that find nothing new for tiles before its own, before a fold helps
+// Looks that find nothing new for tiles before its own, before a fold helps.
+const LOOKS = {{ kernel.heuristics.fallback_fold_looks }}u;
 const FIRST_SPINS = {{ kernel.wait_policy.first_spins }}u;  // polls in the first round of a wait
-const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;  // failed waits after which a workgroup ignores the claims of others
+// Failed waits after which a workgroup ignores the claims of others.
+const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;
 
 var<workgroup> shared_late: u32;
 

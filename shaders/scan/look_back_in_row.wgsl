@@ -1,5 +1,5 @@
-{#- Look-back where a row has no more tiles than a block has lanes: a tile's prefix is K(tile), the Kogge-Stone scan of the
-    aggregates of the row's tiles before it. -#}
+{#- Look-back where a row has no more tiles than a block has lanes: a tile's prefix is K(tile), the Kogge-Stone scan of
+    the aggregates of the row's tiles before it. -#}
 {% from "scan/by_lanes.wgsl" import block_item with context %}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back in a row

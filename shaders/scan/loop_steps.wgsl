@@ -1,6 +1,6 @@
-{#- The loop itself within a chunk, where the operator composes maps of its steps. The maps of a chunk are composed for its
-    total alone. Once the state before the chunk is known, the loop's own step takes it from element to element. So no
-    element is combined twice, and an invocation keeps the sources, which are often fewer words than their maps. -#}
+{#- The loop itself within a chunk, where the operator composes maps of its steps. The maps of a chunk are composed for
+    its total alone. Once the state before the chunk is known, the loop's own step takes it from element to element. So
+    no element is combined twice, and an invocation keeps the sources, which are often fewer words than their maps. -#}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
 {% from "scan/chunk_places.wgsl" import find_heads, head_at, find_offsets with context %}
 {% set value = "lead.value" if kernel.segmented else "lead" %}

@@ -1,5 +1,6 @@
-{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its aggregate, by
-    the same tree, so with the same bits (Smith, Levien & Owens 2025). Assumes nothing about the scheduler. -#}
+{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its
+    aggregate, by the same tree, so with the same bits (Smith, Levien & Owens 2025). Assumes nothing about the
+    scheduler. -#}
 {% include "scan/single_pass.wgsl" %}
 {% from "scan/prefix_result.wgsl" import share_look_back with context %}
 {% if not kernel.reloads_after_help %}

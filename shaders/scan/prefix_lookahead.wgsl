@@ -1,12 +1,14 @@
 {#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile and folds all aggregates as they arrive.
-    Workgroup t + 1 scans tile t and waits for one post. If no aggregate arrives for a while, the first workgroup ends, and a
-    tile that waits takes the fold over, as under look-back. So no workgroup waits for one that has not started.
+    Workgroup t + 1 scans tile t and waits for one post. If no aggregate arrives for a while, the first workgroup ends,
+    and a tile that waits takes the fold over, as under look-back. So no workgroup waits for one that has not started.
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "scan/fold_in_rounds.wgsl" if kernel.wait_policy.in_rounds else "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 // ----- Look-ahead
-const HANDOVER = {{ kernel.heuristics.handover_looks }}u;  // looks that find nothing new, before the first workgroup hands the fold over
-const REST = {{ kernel.heuristics.fold_rest }}u;  // looks that find nothing new for tiles after its own, before a workgroup stops folding
+// Looks that find nothing new, before the first workgroup hands the fold over.
+const HANDOVER = {{ kernel.heuristics.handover_looks }}u;
+// Looks that find nothing new for tiles after its own, before a workgroup stops folding.
+const REST = {{ kernel.heuristics.fold_rest }}u;
 
 {% if spec.carry_out %}
 // Return the tile that has the prefix this tile waits for. The last one waits for the carry of the next piece, too.

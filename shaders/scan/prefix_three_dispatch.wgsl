@@ -1,5 +1,6 @@
-{#- The prefix where reduce.wgsl ran before. For tiles that end where rows do: K(tile), from the aggregates of the row's tiles.
-    Otherwise scan_totals.wgsl has put tile t's prefix in the place of tile t's aggregate. A tile that is alone has none. -#}
+{#- The prefix where reduce.wgsl ran before. For tiles that end where rows do: K(tile), from the aggregates of the row's
+    tiles. Otherwise scan_totals.wgsl has put tile t's prefix in the place of tile t's aggregate. A tile that is alone
+    has none. -#}
 {% from "scan/by_lanes.wgsl" import block_item, scan_block with context %}
 {% include "scan/totals.wgsl" %}
 {% if kernel.tile.per_row and kernel.strategy != "alone" %}

@@ -1,5 +1,5 @@
-{#- Step 2 of a tile: scan its chunks in registers, then the totals of lanes, steps and subgroups. The order of combination
-    is that of scan/tile_scan.wgsl.
+{#- Step 2 of a tile: scan its chunks in registers, then the totals of lanes, steps and subgroups. The order of
+    combination is that of scan/tile_scan.wgsl.
     in:  `loaded`
     out: `aggregate`, of the tile; `tile_lead`, what precedes the band (or invocation) in the tile, if `led`; where a
          subgroup has several bands, `tile_lead0` and on instead;

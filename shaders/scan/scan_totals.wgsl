@@ -1,5 +1,5 @@
-{#- Second dispatch of three_dispatch: one workgroup turns the aggregates of the tiles into their prefixes, block by block.
-    The order of combination is that of every strategy: P(block) ⊕ K(tile).
+{#- Second dispatch of three_dispatch: one workgroup turns the aggregates of the tiles into their prefixes, block by
+    block. The order of combination is that of every strategy: P(block) ⊕ K(tile).
     in:  the tile totals: the aggregate of each tile
     out: the tile totals: the prefix of each tile (tile 0 uses its own only if a carry comes in)
          carry_out: the carry of the next piece, if this piece is whole blocks -#}

@@ -74,9 +74,9 @@ array<{{ type }}, STEPS>(
 {% macro chunk_of(step) -%}
 {{ "chunk_of(%s, loaded[%d]%s)" % (chunk_start(step), step, ", invocation" if kernel.exchanges_chunks else "") if kernel.loads_words_first else "loaded[%d]" % step }}
 {%- endmacro %}
-{#- Scan the chunk of every step: `local` has the scans of the chunks. `lanes0` and on are the scans of their totals over
-    the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no step waits for another. If the
-    loop's own steps are taken, a chunk has a total only. -#}
+{#- Scan the chunk of every step: `local` has the scans of the chunks. `lanes0` and on are the scans of their totals
+    over the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no step waits for another. If
+    the loop's own steps are taken, a chunk has a total only. -#}
 {% macro scan_steps() %}
 {% if kernel.takes_steps %}
     let whole = {% call(step) each_step("Item") %}compose_chunk({{ chunk_start(step) }}, loaded[{{ step }}]){% endcall %};
@@ -103,9 +103,9 @@ array<{{ type }}, STEPS>(
 {% macro first_of(tile) -%}
 {{ "start_of(%s)" % tile if kernel.tile.per_row else "%s * TILE_SIZE" % tile }} + {{ "subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + lane * CHUNK" if kernel.subgroups else "invocation * CHUNK" }}
 {%- endmacro %}
-{#- Scan the totals of the bands of a workgroup. `total` is the total of a band of this subgroup that ends with step {0}.
-    `aggregate` is the total of the tile, and `tile_lead` what precedes the band in the tile, unless it is the first.
-    Where a subgroup has several bands, these are `tile_lead0` and on. -#}
+{#- Scan the totals of the bands of a workgroup. `total` is the total of a band of this subgroup that ends with step
+    {0}. `aggregate` is the total of the tile, and `tile_lead` what precedes the band in the tile, unless it is the
+    first. Where a subgroup has several bands, these are `tile_lead0` and on. -#}
 {% macro scan_bands(total) %}
 {% set several, through_scratch = kernel.tile.bands > 1, not kernel.totals_fit_subgroup %}
 {% macro own(band) %}subgroup{{ " * %du + %du" % (kernel.tile.bands, band) if several }}{% endmacro %}

@@ -1,13 +1,14 @@
-{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every stage
-    shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over the steps of a band, a Kogge-Stone
-    tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk,
-    a Kogge-Stone tree over the workgroup. -#}
+{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every
+    stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over the steps of a band, a
+    Kogge-Stone tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to
+    right in a chunk, a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/halves.wgsl" import chunks_in_halves, scan_in_halves, reduce_in_halves with context %}
 {% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
 // ----- Scan of a tile
-const STEP_SIZE = {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK;  // elements from an invocation's chunk to its next one
+// Elements from an invocation's chunk to its next one.
+const STEP_SIZE = {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK;
 {% if kernel.subgroups %}
 {% if not kernel.loops_over_lanes %}
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
@@ -15,7 +16,8 @@ const STEP_SIZE = {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * C
 {% set bands = kernel.tile.bands_per_workgroup %}
 {% if bands > 1 %}
 const BANDS = {{ bands }}u;  // in a workgroup
-var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // the last one takes values that are not read
+// The last one takes values that are not read.
+var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;
 {% if kernel.totals_fit_subgroup %}
 {{ subgroup_scan("scan_totals", bands, kernel.loops_over_lanes) }}
 {% else %}

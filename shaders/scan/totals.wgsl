@@ -1,5 +1,5 @@
-{#- Tile totals in plain memory, between the dispatches of three_dispatch: first the tiles' aggregates, then in their place
-    the prefix of each tile. They have a buffer of their own, since their words could look like posts. -#}
+{#- Tile totals in plain memory, between the dispatches of three_dispatch: first the tiles' aggregates, then in their
+    place the prefix of each tile. They have a buffer of their own, since their words could look like posts. -#}
 {% include "shared/totals_state.wgsl" %}
 
 fn read_total(tile: u32) -> Item {

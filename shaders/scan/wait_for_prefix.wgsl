@@ -7,7 +7,8 @@ const FOUND = 0u;  // the prefix is in shared_prefix
 const FOLD = 1u;  // none folds: this workgroup has to, and then looks again
 const LATE = 2u;  // the bound has run out
 {% if kernel.strategy == "lookahead" %}
-const HANDOVER_SPINS = {{ kernel.heuristics.handover_spins }}u;  // looks at the prefix, for one at whether a workgroup folds
+// Looks at the prefix, for one at whether a workgroup folds.
+const HANDOVER_SPINS = {{ kernel.heuristics.handover_spins }}u;
 {% endif %}
 
 var<workgroup> shared_outcome: u32;

@@ -1,8 +1,8 @@
-{#- The beginning of the stages of a reduction of segments. Rows are one after the other, and so are their segments: all are
-    cut by the same offsets. Tiles of TILE_SIZE elements do not mind where rows end.
-    Memory: for each tile, the segment that begins in it and goes on after it, or NO_SEGMENT; two elements for each tile:
-    the combination before its first segment begins, and from where its last one begins; for each tile and for the end,
-    the number of the first segment that begins there or later.
+{#- The beginning of the stages of a reduction of segments. Rows are one after the other, and so are their segments: all
+    are cut by the same offsets. Tiles of TILE_SIZE elements do not mind where rows end.
+    Memory: for each tile, the segment that begins in it and goes on after it, or NO_SEGMENT; two elements for each
+    tile: the combination before its first segment begins, and from where its last one begins; for each tile and for the
+    end, the number of the first segment that begins there or later.
     Heads: a bit for each element that begins a segment, and for the index after the last element.
     Values: kernel, a gpuscan.planning.segment_plan.SegmentKernel; spec. -#}
 {% include "shared/extensions.wgsl" %}

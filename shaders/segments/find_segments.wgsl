@@ -1,5 +1,5 @@
-{#- First stage of a reduction of segments. The first workgroups find where the segments of each tile begin. The others look
-    at all segments: they mark where segments begin, store the results of empty ones and check the offsets.
+{#- First stage of a reduction of segments. The first workgroups find where the segments of each tile begin. The others
+    look at all segments: they mark where segments begin, store the results of empty ones and check the offsets.
     in:  the offsets, the results of empty segments of each row
     out: heads, cleared before; the first segments of tiles in memory; the destinations; the validation flag -#}
 {% include "segments/call.wgsl" %}

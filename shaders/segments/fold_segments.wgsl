@@ -1,5 +1,5 @@
-{#- Second stage of a reduction of segments: each workgroup combines the elements of one tile segment by segment, and stores
-    the results of the segments that begin and end in it. An invocation combines OWN neighbouring elements from
+{#- Second stage of a reduction of segments: each workgroup combines the elements of one tile segment by segment, and
+    stores the results of the segments that begin and end in it. An invocation combines OWN neighbouring elements from
     left to right. They take few accesses, so it loads them itself, although its neighbours' are not next to them.
     in:  the sources, the offsets, heads, the first segments of tiles, the initial values
     out: the destinations; memory: what is left of segments that cross the ends of tiles -#}
@@ -17,8 +17,8 @@ alias Elements = array<Element, CHUNK>;
 
 const OWN = STEPS * CHUNK;  // neighbouring elements that an invocation combines
 
-// The combinations at the ends of segments, each at the index of its last element. After the elements of each invocation
-// there is a gap of one word, which spreads them over banks.
+// The combinations at the ends of segments, each at the index of its last element. After the elements of each
+// invocation there is a gap of one word, which spreads them over banks.
 var<workgroup> staged: array<u32, TILE_SIZE * ELEMENT_WORDS + WORKGROUP_SIZE>;
 
 fn slot_of(position: u32) -> u32 {

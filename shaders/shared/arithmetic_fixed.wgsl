@@ -1,10 +1,10 @@
 {#- Steps on float32 and complex64 with the same bits on every device: correctly rounded, with subnormals, and one NaN.
-    Comes in: helpers; branches, True to compute in integers only where a branch leads there, which is seldom. CPU adapters
-    take long to compile branches. Only the stages of scans call these functions, since `params` is theirs.
-    Compilers fuse products with sums, reorder sums and drop operands if they see them, and drivers may flush subnormals.
-    So the operands and the result of each step pass through an opaque word, and what involves subnormals is computed in
-    integers. The functions are straight lines, as in shared/elementary.wgsl, so that gpuscan/reference/elementary.py can
-    run them. -#}
+    Comes in: helpers; branches, True to compute in integers only where a branch leads there, which is seldom. CPU
+    adapters take long to compile branches. Only the stages of scans call these functions, since `params` is theirs.
+    Compilers fuse products with sums, reorder sums and drop operands if they see them, and drivers may flush
+    subnormals. So the operands and the result of each step pass through an opaque word, and what involves subnormals is
+    computed in integers. The functions are straight lines, as in shared/elementary.wgsl, so that
+    gpuscan/reference/elementary.py can run them. -#}
 {% if "f32_settled" in helpers %}
 
 // The same number, but compilers cannot know that, so they compute it by itself.

@@ -6,7 +6,8 @@
 @group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ text.array_type(array) }}>;
 {% endfor %}
 {% if spec.seeded or spec.has_tail_values %}
-@group(0) @binding({{ kernel.binding_of("seeds") }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
+// An element's words for each row.
+@group(0) @binding({{ kernel.binding_of("seeds") }}) var<storage, read> seeds: array<u32>;
 {% endif %}
 
 {% if text.viewed %}

@@ -45,8 +45,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 
 {%- endmacro %}
 
-{#- The bits of a word before the first element of an unaligned chunk that begins at element `first`. For one reversed row
-    it is the same for all chunks, and never 0. -#}
+{#- The bits of a word before the first element of an unaligned chunk that begins at element `first`. For one reversed
+    row it is the same for all chunks, and never 0. -#}
 {% macro bit_shift(access, first="") -%}
 ((({{ first if kernel.in_columns else "params.length" }}) * {{ access.field.storage_bytes }}u) & 3u) * 8u
 {%- endmacro %}
@@ -157,9 +157,9 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endif %}
 {% endmacro %}
 
-{#- Store the words of a chunk that begins at element `first`, within a word. It shares its first and last word with other
-    chunks. Lanes of a subgroup exchange what they have of a word, so that one of them stores it. Other words get their bits
-    by two atomic operations, which keep the bits of others, whenever those are stored. -#}
+{#- Store the words of a chunk that begins at element `first`, within a word. It shares its first and last word with
+    other chunks. Lanes of a subgroup exchange what they have of a word, so that one of them stores it. Other words get
+    their bits by two atomic operations, which keep the bits of others, whenever those are stored. -#}
 {% macro store_unaligned(access, stored, words, first) %}
 {% set count, exchanges = words | length, kernel.subgroups and not (kernel.tile.per_row or spec.everywhere) %}
 {% set before, after = ("edges.before", "edges.after") if kernel.in_columns else (stored ~ "_lower", stored ~ "_upper") %}

@@ -1,6 +1,6 @@
-{#- Combine the chunks at the indices from `begin` to before `end`, from left to right, as `total`. Of no indices the total is
-    arbitrary. The block gives the chunk at the index that it gets. `stride` is from one index to the next. Some are
-    loaded at a time, so that their loads are under way together. -#}
+{#- Combine the chunks at the indices from `begin` to before `end`, from left to right, as `total`. Of no indices the
+    total is arbitrary. The block gives the chunk at the index that it gets. `stride` is from one index to the next.
+    Some are loaded at a time, so that their loads are under way together. -#}
 {% macro combine_between(stride="1u") %}
 {% set loads = kernel.loads_at_once %}
 {% if loads == 1 %}

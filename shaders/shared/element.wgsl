@@ -1,5 +1,6 @@
-{#- The element that the operator combines, and the item that the scan carries: an element, with a head flag if the array has
-    several rows or segments. Values: spec.element, kernel.segmented. -#}
+{#- The element that the operator combines, and the item that the scan carries: an element, with a head flag if the
+    array has several rows or segments.
+    Values: spec.element, kernel.segmented. -#}
 // ----- Element: one value of each field, in compute form
 {% macro declare(name, element) %}
 {% if element.single %}
@@ -42,7 +43,12 @@ alias Words = array<u32, {{ kernel.item_words }}>;  // an item as it travels bet
 {% if kernel.segmented %}
 struct Item {
     value: Element,
-    head: u32,  // {{ "the number of segments that begin among the elements before and with the value" if spec.reduces_segments else "1 if a row begins among the elements that the value combines" }}
+{% if spec.reduces_segments %}
+    // The number of segments that begin among the elements before and with the value.
+{% else %}
+    // 1 if a row begins among the elements that the value combines.
+{% endif %}
+    head: u32,
 }
 {% else %}
 alias Item = Element;

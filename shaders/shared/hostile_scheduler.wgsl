@@ -1,8 +1,9 @@
 {#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. Every wait is bounded.
-    random: subgroups idle at random before they load and before they store, and workgroups before they post. All lanes of a
-            subgroup idle for the same time, since lanes that diverge may not vote or shuffle
+    random: subgroups idle at random before they load and before they store, and workgroups before they post. All lanes
+            of a subgroup idle for the same time, since lanes that diverge may not vote or shuffle
     serial: a workgroup takes its ticket when the one before it has finished. Look-ahead's first
-            workgroup hands the fold over. A workgroup that ends without a result keeps the lock, and the others wait out its bound
+            workgroup hands the fold over. A workgroup that ends without a result keeps the lock, and the others wait
+            out its bound
     bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together -#}
 // ----- Scheduler
 {% if kernel.test_build.scheduler == "random" %}

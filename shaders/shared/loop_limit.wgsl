@@ -1,6 +1,6 @@
-{#- Bound the loops of an operator that is the user's WGSL: each iteration asks `one_turn_too_many`, and if so leaves the
-    function. On CPU adapters all iterations of an invocation count together, since llvmpipe ends every loop once all of them
-    have made 65,535. Elsewhere each call of `combine` starts again, until one runs out.
+{#- Bound the loops of an operator that is the user's WGSL: each iteration asks `one_turn_too_many`, and if so leaves
+    the function. On CPU adapters all iterations of an invocation count together, since llvmpipe ends every loop once
+    all of them have made 65,535. Elsewhere each call of `combine` starts again, until one runs out.
     out: the report: a run that exceeded the limit is in error, and its results do not count -#}
 
 const MAX_LOOP_ITERATIONS = {{ kernel.heuristics.max_loop_iterations }}u;

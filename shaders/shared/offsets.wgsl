@@ -1,5 +1,5 @@
-{#- Offsets of segments, as in CSR's indptr, of any kind of integer: `offset_at` loads one from the array `offsets`. With
-    `checked`, what is wrong with them is reported in the buffer `validation_flag`, by `check_offsets`.
+{#- Offsets of segments, as in CSR's indptr, of any kind of integer: `offset_at` loads one from the array `offsets`.
+    With `checked`, what is wrong with them is reported in the buffer `validation_flag`, by `check_offsets`.
     Values: scalar: the kind of offset; checked; needs_full: True to report also that a segment is empty. -#}
 {% macro offset_functions(scalar, checked, needs_full) %}
 // Stands for an offset that no array has: a negative one, or one of more than 32 bits.
@@ -23,7 +23,8 @@ fn offset_at(index: u32) -> u32 {
 {% if checked %}
 
 struct ValidationFlag {
-    fall: atomic<u32>,  // NO_OFFSET minus the first segment that ends before it begins, or after the row; 0 if none does
+    // NO_OFFSET minus the first segment that ends before it begins, or after the row; 0 if none does.
+    fall: atomic<u32>,
     first: u32,  // the first offset, which has to be 0
     beyond: u32,  // the last offset + 1 if it is not the length, else 0
     empty: atomic<u32>,  // NO_OFFSET minus the first segment without elements, if there may be none; 0 if none is empty

@@ -1,6 +1,6 @@
-{#- One word of a post: how it is written, read and decoded. With 64-bit atomics it is the payload with the run's epoch above
-    it. Otherwise it is two halves of 16 bits, each with the epoch above it. The post begins at word `at`, and `stride` is
-    from one word to the next. -#}
+{#- One word of a post: how it is written, read and decoded. With 64-bit atomics it is the payload with the run's epoch
+    above it. Otherwise it is two halves of 16 bits, each with the epoch above it. The post begins at word `at`, and
+    `stride` is from one word to the next. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% set in_64_bits = kernel.post_format.in_64_bits %}
 {% set tag = "u64(params.epoch) << 32u" if in_64_bits else "params.epoch << 16u" %}

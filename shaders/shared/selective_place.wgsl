@@ -55,8 +55,8 @@ fn row_count() -> u32 {
     return call.batches * call.groups * call.channels;
 }
 
-// Return the chunk of a workgroup. It is no part of its position, which depends on the lane: Dawn allows barriers only where
-// all invocations take the same path.
+// Return the chunk of a workgroup. It is no part of its position, which depends on the lane: Dawn allows barriers only
+// where all invocations take the same path.
 fn chunk_of(number: u32) -> u32 {
     return number / strip_count() / call.groups / call.batches;
 }

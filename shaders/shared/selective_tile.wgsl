@@ -1,8 +1,8 @@
-{#- A tile of a selective scan: TIMES steps of the inputs of a workgroup's channels, and of the weights that vary. It goes
-    through registers, so that the next tile is loaded while one is computed.
+{#- A tile of a selective scan: TIMES steps of the inputs of a workgroup's channels, and of the weights that vary. It
+    goes through registers, so that the next tile is loaded while one is computed.
     Values: channels, times, states; invocations: of a workgroup, which divide the numbers of a tile of an input.
-    Arguments: inputs: for each input, its name and the expression of its number `at` an index of (batch, group, channel,
-    time); varying: the weights that depend on time, and not on the channel. -#}
+    Arguments: inputs: for each input, its name and the expression of its number `at` an index of (batch, group,
+    channel, time); varying: the weights that depend on time, and not on the channel. -#}
 {% set loads_each = channels * times // invocations %}
 {% set quads = (times * states // 4 + invocations - 1) // invocations %}
 
@@ -28,8 +28,8 @@ var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
 {% endfor %}
 {% endmacro %}
 
-{#- Load a tile that begins at `start` into registers, without branches. Neighbouring invocations load neighbouring times.
-    Inputs at `end` and beyond, and inputs of channels that do not exist, are 0. -#}
+{#- Load a tile that begins at `start` into registers, without branches. Neighbouring invocations load neighbouring
+    times. Inputs at `end` and beyond, and inputs of channels that do not exist, are 0. -#}
 {% macro load_tile(inputs, varying, start, end) %}
 {% for i in range(loads_each) %}
     {

@@ -1,5 +1,5 @@
-{#- 16-bit floats, exact and rounded to nearest even. By their bits, since WGSL's own packing may flush or round differently,
-    unless the probe found that it does not.
+{#- 16-bit floats, exact and rounded to nearest even. By their bits, since WGSL's own packing may flush or round
+    differently, unless the probe found that it does not.
     Values: conversions, the names in use; packs_halves. -#}
 {% if packs_halves %}
 {% if "half_to_float" in conversions %}

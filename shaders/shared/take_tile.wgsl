@@ -2,8 +2,8 @@
 {#- Take a tile where tiles wait for each other. `offset` is added to its number. State: shared/tickets.wgsl. -#}
 {% macro take_ticket(name, offset="") %}
 {% if kernel.tiles_by_number %}
-    // The probe saw workgroups start in the order of their numbers, so a tile waits for tiles that already run. Fallback
-    // does not rely on it.
+    // The probe saw workgroups start in the order of their numbers, so a tile waits for tiles that already run.
+    // Fallback does not rely on it.
     let {{ name }} = (workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x{{ offset }};
 {% else %}
     // Tickets number the tiles in the order in which workgroups start, so a tile waits only for tiles that already run.

@@ -12,7 +12,16 @@ struct State {
     loop_limit: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
     folding: atomic<u32>,  // the epoch of a run in which a workgroup folds
     frontier: atomic<u32>,  // a hint: the epoch, and below it the first block with a missing prefix
-    posts: array<atomic<{{ "u64" if kernel.post_format.in_64_bits else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("the fold up to each span" if spec.everywhere else "what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
+{% if kernel.in_columns %}
+    // The posts of columns.
+{% elif spec.everywhere %}
+    // An aggregate for each tile, then the fold up to each span.
+{% elif kernel.wait_policy.one_workgroup_folds %}
+    // An aggregate for each tile, then what comes after each.
+{% else %}
+    // An aggregate for each tile, then a total and a prefix for each block.
+{% endif %}
+    posts: array<atomic<{{ "u64" if kernel.post_format.in_64_bits else "u32" }}>>,
 }
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 

@@ -1,9 +1,9 @@
-{#- Arrays that a shader accesses where they are in their buffers: slices that begin at no offset where a buffer can be bound,
-    and rows that are apart. Each access is of one 32-bit word, counted as if the array were contiguous.
+{#- Arrays that a shader accesses where they are in their buffers: slices that begin at no offset where a buffer can be
+    bound, and rows that are apart. Each access is of one 32-bit word, counted as if the array were contiguous.
     in: views, the parameters of the run. Units are words, or for packed numbers, those numbers. -#}
 // ----- Views
-// For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row to
-// the begin of the next one, which may be below zero, since arithmetic wraps.
+// For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row
+// to the begin of the next one, which may be below zero, since arithmetic wraps.
 @group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.access.views | length }}>;
 
 {% macro define(access) %}

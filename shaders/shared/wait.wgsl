@@ -1,6 +1,7 @@
-{#- Look again and again until something is posted, within bounds, and no longer once the run has timed out. The caller's
-    lines are one look, number `spin` of its round. `given_up` is "" where no run times out: the rounds are one then. How
-    long to wait is told by `lookback_seconds` in gpuscan/planning/heuristics.py; `wait_bounds` in plan.py makes it rounds. -#}
+{#- Look again and again until something is posted, within bounds, and no longer once the run has timed out. The
+    caller's lines are one look, number `spin` of its round. `given_up` is "" where no run times out: the rounds are one
+    then. How long to wait is told by `lookback_seconds` in gpuscan/planning/heuristics.py; `wait_bounds` in plan.py
+    makes it rounds. -#}
 {% macro wait(arrived, given_up, spins="SPINS_PER_ROUND") %}
 {% set polls %}
     for (var spin = 0u; spin < {{ spins if given_up else spins ~ " * params.spin_rounds" }}; spin++) {

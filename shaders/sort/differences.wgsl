@@ -1,5 +1,5 @@
-{#- Find the bits in which the keys of a row differ, and whether rows are in order already. A digit without such a bit needs
-    no step.
+{#- Find the bits in which the keys of a row differ, and whether rows are in order already. A digit without such a bit
+    needs no step.
     in:  input: the keys
     out: differences: for each of two words of a key, the bits that differ between any key and the first key of its row;
          then 1 if a key comes before its predecessor

@@ -1,9 +1,9 @@
 {#- Sort short rows, as many in a workgroup as fit, by exchanges in workgroup memory: a bitonic sort (Batcher, "Sorting
     networks and their applications", 1968). All comparisons put the smaller element first, so that what is behind the
-    end of a row stays there. An invocation has ITEMS elements in registers, at positions that differ in a few neighbouring
-    bits, and makes all exchanges that these bits allow. Then elements move to other invocations, through workgroup
-    memory. With a payload, or in 8 and 16 bits, elements are compared by their position in the row, too, so that the sort
-    is stable.
+    end of a row stays there. An invocation has ITEMS elements in registers, at positions that differ in a few
+    neighbouring bits, and makes all exchanges that these bits allow. Then elements move to other invocations, through
+    workgroup memory. With a payload, or in 8 and 16 bits, elements are compared by their position in the row, too, so
+    that the sort is stable.
     in:  input: the keys, UNITS in a word; words: a word for each key, if payload is "words", or two, if it is "pairs"
     out: keys: sorted; with `edges`, zeros before; payloads: the index of each key in its row, or its word
     Values: the values of sort/given_keys.wgsl; log_capacity, log_items: the elements of a workgroup, and ITEMS, as
@@ -50,8 +50,8 @@ alias Payload = {{ "vec2<u32>" if payload == "pairs" else "u32" }};
 // One of the words of each element, while elements move from one invocation to another.
 var<workgroup> scratch: array<u32, CAPACITY>;
 
-// Return where the element of a position is kept, so that the positions that a subgroup takes at a time are in different banks
-// of workgroup memory. swizzle(a ^ b) is swizzle(a) ^ swizzle(b).
+// Return where the element of a position is kept, so that the positions that a subgroup takes at a time are in
+// different banks of workgroup memory. swizzle(a ^ b) is swizzle(a) ^ swizzle(b).
 fn swizzle(position: u32) -> u32 {
     return position ^ ((position >> LOG_ITEMS) & 31u);
 }
@@ -80,7 +80,8 @@ fn element_of(start: u32, at: u32) -> u32 {
 }
 {% if not exact %}
 
-const ZERO = {{ "Key(0u, SIGN)" if words == 2 else "SIGN" }}{{ " ^ Key(MASK, MASK)" if descending and words == 2 else " ^ MASK" if descending }};  // the order of 0.0 and -0.0
+// The order of 0.0 and -0.0.
+const ZERO = {{ "Key(0u, SIGN)" if words == 2 else "SIGN" }}{{ " ^ Key(MASK, MASK)" if descending and words == 2 else " ^ MASK" if descending }};
 const NAN = {{ "Key(MASK, MASK)" if words == 2 else "MASK" }};  // the order of every NaN
 {% endif %}
 
@@ -155,7 +156,8 @@ var<workgroup> shared_differs: u32;
 {% endfor %}
 {% endmacro %}
 {% macro move_items() %}
-{#- Move the items from the positions of `position` and `step` to those of `next_position` and `next_step`, a word at a time. #}
+{#- Move the items from the positions of `position` and `step` to those of `next_position` and `next_step`, a word at a
+    time. #}
         {
             let from0 = position;
             let to0 = next_position;
@@ -214,15 +216,16 @@ var<workgroup> shared_differs: u32;
         atomicStore(&differs, 0u);
     }
     workgroupBarrier();
-    // If keys of the same order differ, a second round sorts by their old positions: first the keys before zeros, then the
-    // zeros, then the keys between zeros and NaNs, and then the NaNs.
+    // If keys of the same order differ, a second round sorts by their old positions: first the keys before zeros, then
+    // the zeros, then the keys between zeros and NaNs, and then the NaNs.
     for (var round = 0u; round < 2u; round++) {
     var differs_here = false;
 {% endif %}
 {% for i in range(items) %}
     let key{{ i }} = key_at(select(0u, element_of(start{{ i }}, at{{ i }}), is_there{{ i }}));
 {% endfor %}
-    // Elements are at the positions `position`, and where bits of their number say so, at the positions of `step` from it.
+    // Elements are at the positions `position`, and where bits of their number say so, at the positions of `step` from
+    // it.
     var position = swizzle(position_of(invocation, log_rows));
 {% for bit in range(log_items) %}
     var step{{ bit }} = swizzle(position_of({{ 2 ** bit }}u * WORKGROUP_SIZE, log_rows));

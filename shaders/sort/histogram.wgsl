@@ -1,8 +1,9 @@
-{#- Count, in one pass over the keys, the values of all digits in each row (Adinets & Merrill, "Onesweep", 2022). Find the bits
-    in which keys differ, and whether rows are in order, as sort/differences.wgsl does.
+{#- Count, in one pass over the keys, the values of all digits in each row (Adinets & Merrill, "Onesweep", 2022). Find
+    the bits in which keys differ, and whether rows are in order, as sort/differences.wgsl does.
     in:  input: the keys
     out: differences, as in sort/differences.wgsl; counts: (rows, digits, digit values)
-    Values: scalar; unit; descending; digits; radix_bits; workgroup_size; tiles_per_workgroup; copies: of the counters. -#}
+    Values: scalar; unit; descending; digits; radix_bits; workgroup_size; tiles_per_workgroup; copies: of the
+        counters. -#}
 {% include "sort/params.wgsl" %}
 {% include "sort/given_keys.wgsl" %}
 

@@ -15,7 +15,8 @@ struct State {
     status: atomic<u32>,  // the epoch of a sort that timed out
     subgroup_size: atomic<u32>,  // not used
     unused: array<u32, {{ kernel.header_words - 3 }}>,
-    posts: array<atomic<u32>>,  // counts: (tiles of all rows, digit values); sums: (blocks of all rows, halves, digit values)
+    // Counts: (tiles of all rows, digit values); sums: (blocks of all rows, halves, digit values).
+    posts: array<atomic<u32>>,
 }
 @group(0) @binding(5) var<storage, read_write> state: State;
 
@@ -78,7 +79,8 @@ struct Look {
     sum: u32,
 }
 
-// Look at the tiles from `begin`, where a block begins, up to `end` in the same block. All loads are under way together.
+// Look at the tiles from `begin`, where a block begins, up to `end` in the same block. All loads are under way
+// together.
 fn look_at(row: u32, begin: u32, end: u32, digit: u32) -> Look {
     let first = row * params.tiles_per_row;
     let last = max(end, 1u) - 1u;

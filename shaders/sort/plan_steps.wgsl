@@ -1,6 +1,6 @@
-{#- Choose the digits that are sorted by, and the arrays between which each step moves the elements. The last step writes
-    the result, and those before it alternate between the temporary array and the result. Rows that are in order already
-    take one step, which keeps the order.
+{#- Choose the digits that are sorted by, and the arrays between which each step moves the elements. The last step
+    writes the result, and those before it alternate between the temporary array and the result. Rows that are in order
+    already take one step, which keeps the order.
     in:  differences: the bits in which keys differ, and 1 unless rows are in order
     out: steps
     Values: digits; radix_bits; workgroup_size. -#}

@@ -1,8 +1,8 @@
 {#- The main function of sort/scatter_digits.wgsl with subgroups. The elements of a tile are kept in registers and
     ranked. Then they are put in order in workgroup memory, where elements with the same digit are neighbours, and
     stored. Positions behind the end of the tile have the greatest digit, so they come last.
-    Values: the values of sort/scatter_digits.wgsl; items: the elements of an invocation; batches: the number of parts in
-        which the ordered tile is stored. -#}
+    Values: the values of sort/scatter_digits.wgsl; items: the elements of an invocation; batches: the number of parts
+        in which the ordered tile is stored. -#}
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
 {% set items_per_batch = (items + batches - 1) // batches %}
 {% set batch_items = items_per_batch * workgroup_size %}
@@ -15,9 +15,10 @@
 // workgroups run at a time.
 var<workgroup> scratch: array<atomic<u32>, {{ shared_words }}>;
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
-var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;  // of the digits of each subgroup
-// For each digit, the number to add to a position in the ordered tile to get the position in the row's result. A single pass
-// has this number in `before`.
+// Of the digits of each subgroup.
+var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;
+// For each digit, the number to add to a position in the ordered tile to get the position in the row's result. A single
+// pass has this number in `before`.
 {% if not kernel %}
 var<workgroup> moves: array<u32, RADIX>;
 {% endif %}

@@ -1,8 +1,8 @@
-{#- Move each element of a tile to the position that its digit gives: the last of the three dispatches of a step of a radix
-    sort, or its single pass, in which the tile learns by look-back where its elements belong (sort/look_back.wgsl).
-    Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
-    (Ashkiani et al., "GPU Multisplit", 2016). The tile is then put in order in workgroup memory, so that neighbouring
-    lanes store to neighbouring positions.
+{#- Move each element of a tile to the position that its digit gives: the last of the three dispatches of a step of a
+    radix sort, or its single pass, in which the tile learns by look-back where its elements belong
+    (sort/look_back.wgsl). Elements with equal digits keep their order. With subgroups, lanes with equal digits find
+    each other by ballots (Ashkiani et al., "GPU Multisplit", 2016). The tile is then put in order in workgroup memory,
+    so that neighbouring lanes store to neighbouring positions.
     in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words", or two
              words, if it is "pairs"; a word too, if it is "both"
          in three dispatches: steps; offsets: where the first element of each tile with each digit belongs, in rows of

@@ -123,8 +123,9 @@ fn f32_arctan2_limit(y: f32, x: f32) -> f32 {
 {% endif %}
 {% if "angle_of" in helpers %}
 
-// The angle, 0 to pi, of a point in one of eight octants, as vec4<u32>(high, low, zero, 0), the sum of two floats. `high`
-// is the larger coordinate, from 1 to 2. The quotient of the coordinates, or of their difference and sum, is at most 1/2.
+// The angle, 0 to pi, of a point in one of eight octants, as vec4<u32>(high, low, zero, 0), the sum of two floats.
+// `high` is the larger coordinate, from 1 to 2. The quotient of the coordinates, or of their difference and sum, is at
+// most 1/2.
 fn angle_of(low: u32, high: u32, steep: bool, left: bool) -> vec4<u32> {
     let h = bitcast<f32>(high);
     let l = bitcast<f32>(low);

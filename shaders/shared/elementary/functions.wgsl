@@ -30,8 +30,8 @@ fn exp_joined{{ suffix }}(parts: vec4<u32>) -> f32 {
 {% endif %}
 {% if "exp_limit" + suffix in helpers %}
 
-// The same for results that may be no normal floats: the sum, with a bit for what it lacks, is rounded in integers. From
-// `end` on results are 0 or infinite.
+// The same for results that may be no normal floats: the sum, with a bit for what it lacks, is rounded in integers.
+// From `end` on results are 0 or infinite.
 fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>, end: u32) -> f32 {
     let bits = bitcast<u32>(x);
     let top = bitcast<f32>(parts.x);
@@ -171,8 +171,8 @@ fn sinh_limit(bits: u32) -> u32 {
 {% endif %}
 {% if "f32_tanh" + suffix in helpers %}
 
-// From 0.35 on it is 2 / (1 + w) - 1 with w = exp(-2 |x|) = 2^k exp(r), below it x + x^3 h. The two share the steps of a
-// polynomial.
+// From 0.35 on it is 2 / (1 + w) - 1 with w = exp(-2 |x|) = 2^k exp(r), below it x + x^3 h. The two share the steps of
+// a polynomial.
 fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
@@ -397,8 +397,8 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
 {% endif %}
 {% if "f32_cbrt" + suffix in helpers %}
 
-// The root of a number from 1/2 to 4, and a third of the rest of the exponent: by a guess of its reciprocal to 4 %, a root
-// with 12 bits and a remainder.
+// The root of a number from 1/2 to 4, and a third of the rest of the exponent: by a guess of its reciprocal to 4 %, a
+// root with 12 bits and a remainder.
 fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;

@@ -102,8 +102,8 @@ fn scaled_cosh(x: u32) -> vec2<u32> {
 {#- ----- Logarithms -#}
 {% if "log_reduced" in helpers %}
 
-// A positive float is 2^k m with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8. Returns r, the logarithm of
-// 2^k / c as the sum of two floats, and 0. All steps are exact.
+// A positive float is 2^k m with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8. Returns r, the logarithm
+// of 2^k / c as the sum of two floats, and 0. All steps are exact.
 fn log_reduced(bits: u32) -> vec4<u32> {
     let subnormal = bitcast<u32>(f32(bitcast<i32>(bits))) - 0x4a800000u;  // times 2^149 it is whole
     let scaled = select(subnormal, bits, bits >= 0x800000u);
@@ -269,8 +269,8 @@ fn turn_near(x: f32) -> vec4<u32> {
 {% endif %}
 {% if "wave_near" in helpers %}
 
-// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two floats.
-// The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
+// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two
+// floats. The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
 fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
     let reduced = turn_near(x);
     let r = bitcast<f32>(reduced.x);
