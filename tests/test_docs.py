@@ -107,6 +107,17 @@ def test_every_public_function_has_an_example(name: str) -> None:
     assert ">>> " in (inspect.getdoc(getattr(gpuscan, name)) or ""), f"gpuscan.{name} has no runnable example"
 
 
+def test_every_method_of_an_array_has_an_example() -> None:
+    """Assert that each public method and computed attribute of arrays on a device has a runnable example."""
+    bare = set()
+    for name, member in inspect.getmembers(gpuscan.Array):
+        function: Any = member.fget if isinstance(member, property) else member
+        own = str(getattr(function, "__module__", "")).startswith("gpuscan.api.")
+        if own and not name.startswith("_") and ">>> " not in (inspect.getdoc(member) or ""):
+            bare.add(name)
+    assert bare == set()
+
+
 # ----- Pages
 
 

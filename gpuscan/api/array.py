@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
+from gpuscan.api.array_methods import ArrayMethods
+from gpuscan.api.array_text import text_of
 from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
@@ -36,21 +38,15 @@ from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
     import wgpu
-    from numpy.typing import ArrayLike, DTypeLike
+    from numpy.typing import DTypeLike
 
     from gpuscan.device.buffer_pool import Allocation
-
-Axes = int | tuple[int, ...] | None
-# The options of NumPy's functions.
-Kind: TypeAlias = "DTypeLike | None"
-Out: TypeAlias = "Array | None"
-Start: TypeAlias = "ArrayLike | None"
 
 # Up to this many bytes, an array and the unread reports are read by one submission and one wait.
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(DeviceArray, ArrayOperators):
+class Array(DeviceArray, ArrayOperators, ArrayMethods):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a function, or `Array.from_buffer`.
 
     Attributes:
@@ -254,7 +250,14 @@ class Array(DeviceArray, ArrayOperators):
 
     @property
     def real(self) -> Array:
-        """The real parts: a view for complex numbers, the array itself for other numbers."""
+        """The real parts: a view for complex numbers, the array itself for other numbers.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> import numpy as np
+            >>> gs.default_device().asarray(np.array([1 + 2j, 3 - 4j], np.complex64)).real.tolist()
+            [1.0, 3.0]
+        """
         return self._part(0) if self.dtype.kind == "c" else self
 
     @real.setter
@@ -263,7 +266,14 @@ class Array(DeviceArray, ArrayOperators):
 
     @property
     def imag(self) -> Array:
-        """The imaginary parts: a view for complex numbers, a new array of zeros for other numbers."""
+        """The imaginary parts: a view for complex numbers, a new array of zeros for other numbers.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> import numpy as np
+            >>> gs.default_device().asarray(np.array([1 + 2j, 3 - 4j], np.complex64)).imag.tolist()
+            [2.0, -4.0]
+        """
         if self.dtype.kind == "c":
             return self._part(1)
         zeros = new_array(self.device, None, self.shape, self.dtype)
@@ -307,6 +317,11 @@ class Array(DeviceArray, ArrayOperators):
 
         Raises:
             UnsupportedDtypeError: gpuscan has no element type of this dtype, or the adapter cannot convert to it.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([1, 2]).astype("float32").tolist()
+            [1.0, 2.0]
         """
         new_dtype = check_dtype(dtype)
         if new_dtype == self.dtype:
@@ -340,6 +355,11 @@ class Array(DeviceArray, ArrayOperators):
 
         Raises:
             ValueError: the shape has another number of elements.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([1, 2, 3, 4]).reshape(2, -1).tolist()
+            [[1, 2], [3, 4]]
         """
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = resolve_shape(self.shape, given)
@@ -349,11 +369,23 @@ class Array(DeviceArray, ArrayOperators):
         return self.copy()._view_as(wanted) if strides is None else self._view_at(wanted, strides)
 
     def ravel(self) -> Array:
-        """Return all elements, in C order, as a 1-D array: a view if possible, else a copy on the device."""
+        """Return all elements, in C order, as a 1-D array: a view if possible, else a copy on the device.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[1, 2], [3, 4]]).ravel().tolist()
+            [1, 2, 3, 4]
+        """
         return self.reshape(-1)
 
     def flatten(self) -> Array:
-        """Return a copy of all elements, in C order, as a 1-D array."""
+        """Return a copy of all elements, in C order, as a 1-D array.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[1, 2], [3, 4]]).T.flatten().tolist()
+            [1, 3, 2, 4]
+        """
         return self.copy().reshape(-1)
 
     def transpose(self, *axes: object) -> Array:
@@ -361,6 +393,11 @@ class Array(DeviceArray, ArrayOperators):
 
         Raises:
             ValueError: an axis is missing, out of range, or named twice.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().empty((2, 3, 4), "float32").transpose(2, 0, 1).shape
+            (4, 2, 3)
         """
         given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
         order = permutation(len(self.shape), given or ())
@@ -372,6 +409,11 @@ class Array(DeviceArray, ArrayOperators):
 
         Raises:
             ValueError: an axis is out of range.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[1, 2], [3, 4]]).swapaxes(0, 1).tolist()
+            [[1, 3], [2, 4]]
         """
         order = list(range(len(self.shape)))
         axis1, axis2 = (resolve_axis(axis, self.shape) for axis in (axis1, axis2))
@@ -380,12 +422,24 @@ class Array(DeviceArray, ArrayOperators):
 
     @property
     def T(self) -> Array:  # noqa: N802 (NumPy's name)
-        """The view with all axes reversed."""
+        """The view with all axes reversed.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[1, 2, 3]]).T.tolist()
+            [[1], [2], [3]]
+        """
         return self.transpose()
 
     @property
     def mT(self) -> Array:  # noqa: N802 (NumPy's name)
-        """The view with the last two axes interchanged."""
+        """The view with the last two axes interchanged.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[[1, 2]], [[3, 4]]]).mT.tolist()
+            [[[1], [2]], [[3], [4]]]
+        """
         if len(self.shape) < 2:
             raise ValueError(
                 f"the matrix transpose of an array of shape {self.shape} was asked for, which has no two axes; use .T"
@@ -397,79 +451,21 @@ class Array(DeviceArray, ArrayOperators):
         mine, theirs = ((a.shape, a.strides, a.offset, a.dtype.itemsize) for a in (self, other))
         return self.buffer is other.buffer and may_share_bytes(mine, theirs)
 
-    # ----- Combinations of elements. Each is NumPy's function, which is computed on the device.
-
-    def sum(
-        self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
-    ) -> Array:
-        """Return ``np.sum`` of the array. Small integers are summed in 64 bits; `gpuscan.reduce` keeps their dtype."""
-        return by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
-
-    def prod(
-        self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
-    ) -> Array:
-        """Return ``np.prod`` of the array. Small integers are multiplied in 64 bits."""
-        return by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
-
-    def max(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
-        """Return ``np.max`` of the array."""
-        return by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
-
-    def min(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
-        """Return ``np.min`` of the array."""
-        return by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
-
-    def any(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
-        """Return ``np.any`` of the array."""
-        return by_numpy(np.any, self, axis, out, keepdims=keepdims)
-
-    def all(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
-        """Return ``np.all`` of the array."""
-        return by_numpy(np.all, self, axis, out, keepdims=keepdims)
-
-    def mean(self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
-        """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
-
-    def std(
-        self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
-    ) -> Array:
-        """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
-
-    def var(
-        self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
-    ) -> Array:
-        """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
-
-    def take(self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Array:
-        """Return ``np.take`` of the array: the elements at the indices along an axis."""
-        return by_numpy(np.take, self, indices, axis, out, mode)
-
-    def cumsum(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
-        """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
-        return by_numpy(np.cumsum, self, axis, dtype, out)
-
-    def cumprod(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
-        """Return ``np.cumprod`` of the array. Small integers are multiplied in 64 bits."""
-        return by_numpy(np.cumprod, self, axis, dtype, out)
-
     # ----- As text
 
     def __repr__(self) -> str:
         """Return the numbers, the dtype and the device. Reading them may fail, but this never raises."""
-        shape, text = _text_of(self, separator=", ", prefix="gpuscan.Array(")
+        shape, text = text_of(self, separator=", ", prefix="gpuscan.Array(")
         whole = shape is None or (0 < prod(shape) <= np.get_printoptions()["threshold"] and not text.startswith("<"))
         size = "" if whole else f", shape={shape}"
         return f"gpuscan.Array({text}{size}, dtype={self.dtype}, device={self.device.capabilities.summary!r})"
 
     def __str__(self) -> str:
-        return _text_of(self)[1]
+        return text_of(self)[1]
 
     def _repr_html_(self) -> str:
         """Return what notebooks show. This never raises."""
-        shape, text = _text_of(self)
+        shape, text = text_of(self)
         rows = {
             "shape": "unknown" if shape is None else shape,
             "dtype": self.dtype,
@@ -496,6 +492,11 @@ class Array(DeviceArray, ArrayOperators):
             ValueError, IndexError: offsets, labels or indices on the device, used since the last check, are wrong.
             DeviceLostError: the GPU was lost.
             ValueError: the array is in a caller's buffer, which is mapped, was destroyed, or lacks the usage COPY_SRC.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.scan(gs.default_device().asarray([1, 2, 3])).numpy()
+            array([1, 3, 6])
         """
         array = contiguous(self)
         if array.offset % 4 or not 0 < array.nbytes <= _SMALL_READ_BYTES:
@@ -514,7 +515,14 @@ class Array(DeviceArray, ArrayOperators):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def read_async(self) -> Future[AnyArray]:
-        """Return a `concurrent.futures.Future` of a NumPy copy, with the contents at the time of this call."""
+        """Return a `concurrent.futures.Future` of a NumPy copy, with the contents at the time of this call.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> future = gs.scan(gs.default_device().asarray([1, 2, 3])).read_async()
+            >>> future.result().tolist()  # other work can come in between
+            [1, 3, 6]
+        """
         if not self.nbytes:
             ready: Future[AnyArray] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
@@ -543,7 +551,13 @@ class Array(DeviceArray, ArrayOperators):
         return 1, 0
 
     def item(self) -> Any:
-        """Return the number of an array of one element as a Python number."""
+        """Return the number of an array of one element as a Python number.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.reduce(gs.default_device().asarray([1, 2, 3])).item()
+            6
+        """
         if self.size != 1:
             raise TypeError(
                 f"one number was asked for of an array of shape {self.shape}, which has {self.size}. Index it first, "
@@ -552,7 +566,13 @@ class Array(DeviceArray, ArrayOperators):
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """Return the elements as nested lists of Python numbers."""
+        """Return the elements as nested lists of Python numbers.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+        """
         return self.numpy().tolist()
 
     def __bool__(self) -> bool:
@@ -586,7 +606,16 @@ class Array(DeviceArray, ArrayOperators):
 
     @launchable
     def copy(self) -> Array:
-        """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
+        """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> x = gs.default_device().asarray([1, 2, 3])
+            >>> y = x.copy()
+            >>> x[0] = 9
+            >>> y.tolist()
+            [1, 2, 3]
+        """
         with translate_errors(self._context):
             return Array._of(self.device, duplicate(self))
 
@@ -616,12 +645,6 @@ _protocols: _Protocols = _Protocols()
 def answer_protocols(**answers: Callable[..., object]) -> None:
     """Let functions answer the protocols of arrays that are made of scans and maps, by these names."""
     _protocols.update(answers)
-
-
-def by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
-    """Return what a function of NumPy makes of an array on a device. NumPy's types do not know such arrays."""
-    result: Array = function(*arguments, **options)
-    return result
 
 
 def new_array(device: OpenedDevice, content: HostArray | None, shape: Shape = (), dtype: object = None) -> Array:
@@ -656,28 +679,3 @@ def in_dtype(array: SomeArray, dtype: AnyDType) -> SomeArray:
     if isinstance(array, Array):
         return array if array.dtype == dtype else array.astype(dtype)
     return native(array).astype(dtype, copy=False)
-
-
-def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]:
-    """Return the shape, if it is known, and the numbers as text, or the error if they cannot be read.
-
-    The text is in NumPy's form. Only the numbers that are shown are read.
-    """
-    shape = None
-    try:
-        # Unread reports are left for the caller's next read, which raises what they tell of.
-        shown = sized = array._with_known_shape()
-        shape, settings = sized.shape, np.get_printoptions()
-        if sized.size > settings["threshold"]:
-            options["threshold"] = 0
-            shown = sized[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in sized.shape))]
-        values = contiguous(shown)._read()
-        return shape, np.array2string(values, **options) if options or shape else str(values)
-    except Exception as error:
-        first = str(error).partition("\n")[0]
-        return shape, f"<not readable: {type(error).__name__}: {first}>"
-
-
-def _places_to_show(length: int, edge: int) -> AnyArray:
-    """Return the indices of an axis that NumPy shows for a long array, and one more for the dots between them."""
-    return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)

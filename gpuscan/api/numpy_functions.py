@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from gpuscan.api.array import Array, Axes, Kind, Out, SomeArray, answer_protocols, as_some_array, by_numpy, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import find_true_indices, take_along_axis, take_at
+from gpuscan.api.array_methods import Axes, Kind, by_numpy
 from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
@@ -133,7 +134,7 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
+def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Array | None = None, keepdims: bool = False) -> Array:
     array = _array("np.mean", a)
     result_dtype = array.dtype if dtype is None else np.dtype(dtype)
     if result_dtype.kind in "biu":
@@ -141,7 +142,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if result_dtype.itemsize == 2 else result_dtype
     count = as_parameter(prod(array.shape[number] for number in _axes(axis, array.shape)))
-    mean = reduce(
+    mean: Array = reduce(
         array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
     )
     return mean if out is None else by_numpy(np.positive, mean, out=out)
@@ -154,7 +155,7 @@ def _spread_of(name: str) -> Form:
         a: object,
         axis: Axes = None,
         dtype: Kind = None,
-        out: Out = None,
+        out: Array | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         *,
@@ -184,7 +185,7 @@ def _spread_of(name: str) -> Form:
             squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
         else:
             squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-        spread = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
+        spread: Array = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
         return spread if out is None else by_numpy(np.positive, spread, out=out)
 
     return form
@@ -394,7 +395,7 @@ def _clip(
     a: object,
     a_min: object = None,
     a_max: object = None,
-    out: Out = None,
+    out: Array | None = None,
     *,
     min: object = None,  # noqa: A002
     max: object = None,  # noqa: A002
@@ -480,7 +481,9 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 
 @_form_of(np.concatenate)
-def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Out = None, *, dtype: object = None) -> Array:
+def _concatenate(
+    arrays: Iterable[object], /, axis: int | None = 0, out: Array | None = None, *, dtype: object = None
+) -> Array:
     parts = [as_some_array(part) for part in arrays]
     if axis is None:
         parts, axis = [part.reshape(-1) for part in parts], 0
@@ -506,7 +509,7 @@ def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Out = N
 
 
 @_form_of(np.stack)
-def _stack(arrays: Sequence[object], axis: int = 0, out: Out = None, *, dtype: object = None) -> Array:
+def _stack(arrays: Sequence[object], axis: int = 0, out: Array | None = None, *, dtype: object = None) -> Array:
     parts = [as_some_array(part) for part in arrays]
     resolved_axis = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * resolved_axis + (None,)
