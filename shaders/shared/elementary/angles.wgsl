@@ -1,5 +1,6 @@
 {#- The trigonometric functions of float32 and their inverses; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import TAN_FLOATS, ARCSIN_FLOATS, ARCTAN_FLOATS, HALF_TURNS_BITS %}
+{% from "shared/elementary/horner.wgsl" import float_horner, joined %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
 {% for name, quarter in (("sin", 0), ("cos", 1)) %}
@@ -10,11 +11,7 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
         return f32_{{ name }}_far{{ suffix }}(x);
     }
     let wave = wave_near(x, {{ quarter }}u);
-{% if suffix %}
-    let size = f32_join_odd(bitcast<f32>(wave.x), bitcast<f32>(wave.y), wave.w);
-{% else %}
-    let size = bitcast<f32>(wave.x) + bitcast<f32>(wave.y);
-{% endif %}
+    let size = {{ joined(suffix, "bitcast<f32>(wave.x)", "bitcast<f32>(wave.y)", "wave.w") }};
     return bitcast<f32>(bitcast<u32>(size) ^ ((wave.z << 30u) & 0x80000000u));
 }
 {% endif %}
@@ -48,10 +45,7 @@ fn f32_tan{{ suffix }}(x: f32) -> f32 {
     let zero = reduced.w;
     let r = bitcast<f32>(reduced.x);
     let g = f32_sealed(r * r, zero);
-    let h6 = {{ TAN_FLOATS[6] }};
-{% for power in range(5, -1, -1) %}
-    let h{{ power }} = {{ TAN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
+{{ float_horner(TAN_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * r, zero);
     let low = f32_sealed(bend + f32_sealed(bitcast<f32>(reduced.y) * (1.0f + f32_sealed(1.5f * g, zero)), zero), zero);
     let rough = f32_rough(r + low);
@@ -60,7 +54,7 @@ fn f32_tan{{ suffix }}(x: f32) -> f32 {
     let odd = (reduced.z & 1u) == 1u;
     let high = select(r, bitcast<f32>(inverse.x), odd);
     let rest = select(low, bitcast<f32>(inverse.y), odd);
-    let value = {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
+    let value = {{ joined(suffix, "high", "rest", "zero") }};
     return bitcast<f32>(bitcast<u32>(value) ^ (reduced.z << 31u));
 }
 {% endif %}
@@ -144,10 +138,7 @@ fn angle_of(low: u32, high: u32, steep: bool, left: bool) -> vec4<u32> {
     let rest = f32_sealed((above - above_rough) * factor + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
     let t = f32_sealed(top + rest, zero);
     let g = f32_sealed(t * t, zero);
-    let h4 = {{ ARCTAN_FLOATS[4] }};
-{% for power in range(3, -1, -1) %}
-    let h{{ power }} = {{ ARCTAN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
+{{ float_horner(ARCTAN_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * t, zero);
     let octant = select(0.0f, 1.0f, turned);
     let quadrant = select(octant, 2.0f - octant, steep);
@@ -177,11 +168,7 @@ fn f32_arctan{{ suffix }}(x: f32) -> f32 {
 
 // The bits of the sum of two floats.
 fn angle_joined{{ suffix }}(sum: vec2<u32>, zero: u32) -> u32 {
-{% if suffix %}
-    return bitcast<u32>(f32_join_odd(bitcast<f32>(sum.x), bitcast<f32>(sum.y), zero));
-{% else %}
-    return bitcast<u32>(bitcast<f32>(sum.x) + bitcast<f32>(sum.y));
-{% endif %}
+    return bitcast<u32>({{ joined(suffix, "bitcast<f32>(sum.x)", "bitcast<f32>(sum.y)", "zero") }});
 }
 {% endif %}
 {% for name in ("arcsin", "arccos") %}
@@ -210,10 +197,7 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
     let g = select(0.5f - 0.5f * a, f32_sealed(a * a, zero), near);
     let root = root_pair(g, zero);
-    let h4 = {{ ARCSIN_FLOATS[4] }};
-{% for power in range(3, -1, -1) %}
-    let h{{ power }} = {{ ARCSIN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
+{{ float_horner(ARCSIN_FLOATS, "g") }}
     let side = select(bitcast<f32>(root.x) + bitcast<f32>(root.y), a, near);
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * side, zero);
     let top = select(2.0f * bitcast<f32>(root.x), a, near);

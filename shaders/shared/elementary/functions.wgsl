@@ -3,7 +3,7 @@
     ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
     COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH,
     ARCTANH_FLOATS, ARCSINH_FLOATS %}
-{% from "shared/elementary/horner.wgsl" import horner %}
+{% from "shared/elementary/horner.wgsl" import horner, float_horner, joined %}
 {#- ----- Exponential and hyperbolic functions -#}
 {% for suffix in ("", "_odd") %}
 {% if "f32_exp" + suffix in helpers %}
@@ -20,11 +20,7 @@ fn f32_exp{{ suffix }}(x: f32) -> f32 {
 
 // 2^k (top + rest), a normal float, from vec4<u32>(top, rest, k << 23, zero).
 fn exp_joined{{ suffix }}(parts: vec4<u32>) -> f32 {
-{% if suffix %}
-    let significand = f32_join_odd(bitcast<f32>(parts.x), bitcast<f32>(parts.y), parts.w);
-{% else %}
-    let significand = bitcast<f32>(parts.x) + bitcast<f32>(parts.y);
-{% endif %}
+    let significand = {{ joined(suffix, "bitcast<f32>(parts.x)", "bitcast<f32>(parts.y)", "parts.w") }};
     return bitcast<f32>(bitcast<u32>(significand) + parts.z);
 }
 {% endif %}
@@ -54,10 +50,7 @@ fn f32_exp2{{ suffix }}(x: f32) -> f32 {
     let rounded = bitcast<u32>(x + 12582912.0f);
     let zero = rounded & 0x30000000u;
     let f = x - (bitcast<f32>(rounded ^ zero) - 12582912.0f);
-    let h5 = {{ EXP2_FLOATS[5] }};
-{% for power in range(4, -1, -1) %}
-    let h{{ power }} = {{ EXP2_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
-{% endfor %}
+{{ float_horner(EXP2_FLOATS, "f") }}
     let top = f32_sealed(1.0f + 0.5f * f, zero);
     let lost = f32_sealed(0.5f * f - f32_sealed(top - 1.0f, zero), zero);
     let rest = lost + f32_sealed(h0 * f, zero);
@@ -126,12 +119,8 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
     let r = f32_sealed(high - low, zero);
     let g = f32_sealed(r * r, zero);
-{% for part, table in (("even", COSH_FLOATS), ("odd", SINH_FLOATS)) %}
-    let {{ part }}2 = {{ table[2] }};
-{% for power in (1, 0) %}
-    let {{ part }}{{ power }} = {{ table[power] }} + f32_sealed({{ part }}{{ power + 1 }} * g, zero);
-{% endfor %}
-{% endfor %}
+{{ float_horner(COSH_FLOATS, "g", "even") }}
+{{ float_horner(SINH_FLOATS, "g", "odd") }}
     let even = f32_sealed(even0 * g, zero);
     let odd = f32_sealed(f32_sealed(odd0 * g, zero) * r, zero);
     let inverse = bitcast<f32>(max(0x3f800000i - (bitcast<i32>(rounded << 23u) << 1u), 0i));
@@ -207,11 +196,7 @@ fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let change = f32_sealed(guess0 * (e + f32_sealed(e * e, zero)), zero);
     let far_high = f32_sealed(2.0f * guess0 - 1.0f, zero);
     let near_low = f32_sealed(a * bend, zero);
-{% if suffix %}
-    let value = bitcast<u32>(f32_join_odd(select(far_high, a, near), select(2.0f * change, near_low, near), zero));
-{% else %}
-    let value = bitcast<u32>(select(far_high, a, near) + select(2.0f * change, near_low, near));
-{% endif %}
+    let value = bitcast<u32>({{ joined(suffix, "select(far_high, a, near)", "select(2.0f * change, near_low, near)", "zero") }});
     let computed = select(value | (bits & 0x80000000u), bits, size < 0x39000000u);
     return bitcast<f32>(select(computed, 0x7fc00000u, size > 0x7f800000u));
 }
@@ -268,7 +253,7 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let high = f32_sealed(top * {{ factor[0] }}, zero);  // exact
     let low = f32_sealed(f32_sealed(top * {{ factor[1] }}, zero) + f32_sealed(rest * {{ factor[2] }}, zero), zero);
 {% endif %}
-    return {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return {{ joined(suffix, "high", "low", "zero") }};
 }
 {% endif %}
 {% endfor %}
@@ -289,11 +274,7 @@ fn f32_log1p{{ suffix }}(x: f32) -> f32 {
     let lost = select(x, 1.0f, large) - f32_sealed(sum - select(1.0f, x, large), zero);
     let far = log_corrected(parts, near_sum, lost);
     let total = log_sum(select(far, vec4<u32>(bits, 0u, 0u, zero), size < 0x3e000000u));
-{% if suffix %}
-    return f32_join_odd(bitcast<f32>(total.x), bitcast<f32>(total.y), zero);
-{% else %}
-    return bitcast<f32>(total.x) + bitcast<f32>(total.y);
-{% endif %}
+    return {{ joined(suffix, "bitcast<f32>(total.x)", "bitcast<f32>(total.y)", "zero") }};
 }
 {% endif %}
 {% if "f32_arcsinh" + suffix in helpers %}
@@ -316,14 +297,11 @@ fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let whole = select(bitcast<u32>(sum), size + 0x800000u, large);
     let far = log_sum(log_corrected(log_reduced(whole), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
     let g = f32_sealed(a * a, zero);
-    let h3 = {{ ARCSINH_FLOATS[3] }};
-{% for power in range(2, -1, -1) %}
-    let h{{ power }} = {{ ARCSINH_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
+{{ float_horner(ARCSINH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
     let high = select(bitcast<f32>(far.x), a, near);
     let low = select(bitcast<f32>(far.y), bend, near);
-    let value = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    let value = {{ joined(suffix, "high", "low", "zero") }};
     return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
 }
 {% endif %}
@@ -350,11 +328,7 @@ fn f32_arccosh{{ suffix }}(x: f32) -> f32 {
     let parts = log_reduced(select(bitcast<u32>(sum), bits + 0x800000u, large));
     let far = log_corrected(parts, bitcast<u32>(sum), lost);
     let total = log_sum(select(far, vec4<u32>(bitcast<u32>(y), 0u, bitcast<u32>(y_low), zero), y < 0.125f));
-{% if suffix %}
-    return f32_join_odd(bitcast<f32>(total.x), bitcast<f32>(total.y), zero);
-{% else %}
-    return bitcast<f32>(total.x) + bitcast<f32>(total.y);
-{% endif %}
+    return {{ joined(suffix, "bitcast<f32>(total.x)", "bitcast<f32>(total.y)", "zero") }};
 }
 {% endif %}
 {% if "f32_arctanh" + suffix in helpers %}
@@ -384,14 +358,11 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let lost = f32_sealed(rest - f32_sealed(bitcast<f32>(ratio ^ zero) - top, zero), zero);
     let far = log_sum(log_corrected(log_reduced(ratio), ratio, lost));
     let g = f32_sealed(a * a, zero);
-    let h3 = {{ ARCTANH_FLOATS[3] }};
-{% for power in range(2, -1, -1) %}
-    let h{{ power }} = {{ ARCTANH_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
+{{ float_horner(ARCTANH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
     let high = select(0.5f * bitcast<f32>(far.x), a, near);
     let low = select(0.5f * bitcast<f32>(far.y), bend, near);
-    let value = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    let value = {{ joined(suffix, "high", "low", "zero") }};
     return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
 }
 {% endif %}
@@ -424,7 +395,7 @@ fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
     let rest = f32_sealed(a - high * root, zero) - (root * root - high) * root;  // products are exact
     let change = f32_sealed(f32_sealed(rest * square, zero) * 0.33333334f, zero);
     let low = f32_sealed(change + f32_sealed(f32_sealed(change * change, zero) * inverse, zero), zero);
-    let computed = {% if suffix %}f32_join_odd(root, low, zero){% else %}root + low{% endif %};
+    let computed = {{ joined(suffix, "root", "low", "zero") }};
     let power = (third << 23u) - select(0x15000000u, 0x2e000000u, subnormal);
     return bitcast<f32>((bitcast<u32>(computed) + power) | (bits & 0x80000000u));
 }
@@ -453,15 +424,12 @@ fn f32_erf{{ suffix }}(x: f32) -> f32 {
     let k = bitcast<f32>(rounded ^ zero) - 12582912.0f;
     let first = f32_sealed(bend - k * {{ LN2_SHORT[1] }}, zero);
     let r = f32_sealed(f32_sealed({{ ERFC_LOG }} - k * {{ LN2_SHORT[0] }}, zero) + first, zero);
-    let e4 = {{ EXP_FLOATS_5[4] }};
-{% for power in range(3, -1, -1) %}
-    let e{{ power }} = {{ EXP_FLOATS_5[power] }} + f32_sealed(e{{ power + 1 }} * r, zero);
-{% endfor %}
+{{ float_horner(EXP_FLOATS_5, "r", "e") }}
     let curve = f32_sealed(f32_sealed(f32_sealed(r * r, zero) * e0, zero) + r, zero);
     let rest = bitcast<f32>((bitcast<u32>(1.0f + curve) + (rounded << 23u)) ^ 0x80000000u);
     let high = select(1.0f, a, near);
     let low = select(rest, bend, near);
-    let computed = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    let computed = {{ joined(suffix, "high", "low", "zero") }};
     return bitcast<f32>(bitcast<u32>(computed) | (bits & 0x80000000u));
 }
 {% endif %}
@@ -570,10 +538,7 @@ fn f32_power(base: f32, exponent: f32) -> f32 {
     let f_high = f32_sealed(product - k * {{ LN2_SHORT[0] }}, zero);
     let f_low = f32_sealed(product_low - k * {{ LN2_SHORT[1] }}, zero);
     let f = f_high + f_low;
-    let h5 = {{ EXP_FLOATS[5] }};
-{% for power in range(4, -1, -1) %}
-    let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
-{% endfor %}
+{{ float_horner(EXP_FLOATS, "f") }}
     let curve = f32_sealed(f_low + f32_sealed(f32_sealed(f * f, zero) * h0, zero), zero);
     let significand = bitcast<u32>(1.0f + f32_sealed(f_high + curve, zero));
     let power = bitcast<u32>(k + 12582912.0f) << 23u;
