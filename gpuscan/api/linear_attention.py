@@ -13,7 +13,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
-from gpuscan.api.pieces import Pending, in_flight
+from gpuscan.api.pieces import PartSlices, Pending, cut_axes, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.transfer import start_call
@@ -25,8 +25,6 @@ from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
 from gpuscan.sizes import apply
 
-# The slices that cut a part out of the batches and of the heads.
-PartSlices = tuple[slice, slice]
 # The index of the first state among the arrays of a call.
 _FIRST_STATE = 5
 T = TypeVar("T")
@@ -406,18 +404,15 @@ class _Call:
         return whole
 
     def _parts(self, limit: int) -> Iterator[PartSlices]:
-        """Yield parts of the batches and heads, so small that a device can bind each of their arrays."""
+        """Return parts of the batches and heads, so small that a device can bind each of their arrays."""
         batches, heads, keys, values = self._state_shape
         length = self.arrays.k.shape[1]
         one = largest_numbers(keys, values, length, self.arrays.g.ndim == 4)
-        own_heads = max(1, min(heads, limit // one))
-        own_batches = max(1, min(batches, limit // (one * heads)))
-        if not self.on_device and own_heads == heads:
+        if not self.on_device and limit >= one * heads:
             # Whole batches are contiguous, so they are copied at the speed of the bus.
-            own_batches = max(1, min(own_batches, ARRAYS.piece_bytes // (4 * length * heads * max(keys, values))))
-        for batch in range(0, batches, own_batches):
-            for head in range(0, heads, own_heads):
-                yield slice(batch, batch + own_batches), slice(head, head + own_heads)
+            most = max(1, ARRAYS.piece_bytes // (4 * length * heads * max(keys, values)))
+            limit = min(limit, most * one * heads)
+        return cut_axes((batches, heads), one, limit)
 
     def _make_bindable(self, part: PartSlices | None, array: SomeArray, is_state: bool) -> DeviceArray:
         """Return an array, or a part of it, on the device, where a shader can bind it."""

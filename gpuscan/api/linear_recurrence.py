@@ -130,7 +130,7 @@ def linear_recurrence(
     a = _gate(a, b)
     number = a if is_float_parameter(a) else None
     a = _array_like(a if number is None else number.present, b)
-    result_dtype = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
+    result_dtype = _common_dtype(a, b) if dtype is None else dtype_from(dtype)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "after": _second, "device": device}
     options["reproducible"] = reproducible
     if initial is not None:
@@ -416,20 +416,20 @@ def gradient_of_broadcast(
 _PARTS = ("float32", "float16", "bfloat16")
 
 
-def common_dtype(one: str, x: SomeArray, other: str, y: SomeArray) -> AnyDType:
+def _common_dtype(a: SomeArray, b: SomeArray) -> AnyDType:
     """Return the dtype that two arrays are combined in.
 
     Raises:
         TypeError: the dtypes differ, and not by one being complex64 and the other real.
     """
-    dtypes: set[AnyDType] = {x.dtype, y.dtype}
+    dtypes: set[AnyDType] = {a.dtype, b.dtype}
     if len(dtypes) == 1:
         return dtypes.pop()
     if np.dtype(np.complex64) in dtypes and any(dtype.name in _PARTS for dtype in dtypes):
         return np.dtype(np.complex64)
     raise TypeError(
-        f"{one} of dtype {x.dtype} and {other} of dtype {y.dtype} were passed, but both must agree. Pass dtype=... to "
-        "combine in one"
+        f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed, but both must agree. Pass dtype=... to combine in "
+        "one"
     )
 
 

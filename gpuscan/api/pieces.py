@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import TypeVar
 
 from gpuscan.array_types import AnyArray
@@ -11,6 +13,8 @@ from gpuscan.array_types import AnyArray
 Pending = Callable[[], AnyArray]
 # What tells one piece from the others.
 P = TypeVar("P")
+# The slices that cut a part out of the first axes of an array.
+PartSlices = tuple[slice, ...]
 
 
 def in_flight(computed: Callable[[P], list[Pending]], parts: Iterable[P]) -> Iterator[tuple[P, list[Pending]]]:
@@ -23,3 +27,19 @@ def in_flight(computed: Callable[[P], list[Pending]], parts: Iterable[P]) -> Ite
         earlier = submitted
     if earlier is not None:
         yield earlier
+
+
+def cut_axes(lengths: Sequence[int], inner: int, limit: int) -> Iterator[PartSlices]:
+    """Yield parts of axes. The first axes are cut first.
+
+    Args:
+        lengths: the lengths of these axes.
+        inner: the numbers of one entry of all axes.
+        limit: the most numbers of a part, which has one entry at least.
+    """
+    sizes = list(lengths)
+    for axis in range(len(sizes)):
+        sizes[axis] = max(1, min(sizes[axis], limit // max(1, prod(sizes[axis + 1 :]) * inner)))
+    starts = (range(0, length, size) for length, size in zip(lengths, sizes, strict=True))
+    for first in product(*starts):
+        yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpuscan.api.array import Array as DeviceArray
 from gpuscan.api.array import SomeArray
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.pieces import Pending, in_flight
+from gpuscan.api.pieces import PartSlices, Pending, cut_axes, in_flight
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
@@ -32,9 +31,6 @@ from gpuscan.engine.selective_scan import (
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.broadcasting import broadcast_shapes, find_repeated_axes, sum_to_shape
 from gpuscan.reference import selective_stages as stages
-
-# The slices that cut a part out of the axes of batches and channels.
-PartSlices = tuple[slice, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +108,7 @@ class SelectiveScan:
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
-        for _, reads in in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.piece_bytes // 4)):
+        for _, reads in in_flight(compute_part, cut_axes(shape[:3], inner, ARRAYS.piece_bytes // 4)):
             for wait in reads:
                 wait()
         return y, last
@@ -216,7 +212,7 @@ class SelectiveScan:
 
         # Channels of a group stay together, since their gradients with respect to B and C are summed.
         limit = min(4 * ARRAYS.piece_bytes, device._context.binding_limit) // 4
-        parts = _parts(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
+        parts = cut_axes(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
         for part, (u_read, dt_read, *sums) in in_flight(compute_part, parts):
             for total, wait in zip(of_weights, sums, strict=True):
                 total_part = _within(total, part)
@@ -227,7 +223,7 @@ class SelectiveScan:
         return (*(grad.reshape(self.u.shape) for grad in of_inputs), *totals)
 
     def _state_parts(self) -> Iterator[PartSlices]:
-        return _parts(self.shape[:STATES], prod(self.shape[STATES:]), ARRAYS.max_states)
+        return cut_axes(self.shape[:STATES], prod(self.shape[STATES:]), ARRAYS.max_states)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,22 +321,6 @@ def _fits(device: Device, dtype: AnyDType, shape: Sequence[int]) -> bool:
     """Return True if one kernel computes the outputs of states of this dtype and shape on a device."""
     weights = 4 * prod(shape[STATES:])
     return dtype == np.float32 and prod(shape) > 0 and weights <= device._context.binding_limit
-
-
-def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[PartSlices]:
-    """Yield parts of the axes of batches and channels. The first axes are cut first.
-
-    Args:
-        lengths: the lengths of these axes.
-        inner: the numbers of one channel.
-        limit: the most numbers of a part, which has one channel at least.
-    """
-    sizes = list(lengths)
-    for axis in range(len(sizes)):
-        sizes[axis] = max(1, min(sizes[axis], limit // max(1, prod(sizes[axis + 1 :]) * inner)))
-    starts = (range(0, length, size) for length, size in zip(lengths, sizes, strict=True))
-    for first in product(*starts):
-        yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
 
 
 def _within(array: Array, part: PartSlices) -> Array:

@@ -101,11 +101,6 @@ class DeferringQueue(ABC):
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
 
-    @property
-    def has_deferred(self) -> bool:
-        """True if there are deferred runs."""
-        return bool(self._deferred)
-
     def check_alive(self) -> None:
         """Raise an error if the device was destroyed, where wgpu-native would end the process.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from gpuscan.device.backends import webgpu
 from gpuscan.device.steps import Binding
 from gpuscan.errors import GpuscanError, smaller
+from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
     import wgpu
@@ -136,7 +136,7 @@ class TileState:
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the descriptor of the runs; None for one that came once.
-        self._ahead: OrderedDict[RunDescriptor, _ParameterBuffer | None] = OrderedDict()
+        self._ahead: RecentValues[RunDescriptor, _ParameterBuffer | None] = RecentValues(MAX_DESCRIPTORS)
         # The parameters of runs with new descriptors, each written when it comes.
         self._once: _ParameterBuffer | None = None
         self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
@@ -227,7 +227,7 @@ class TileState:
         words = list(run_descriptor.words[0])
         words[run_descriptor.epoch_word] = epoch
         self._write(once.params.buffer, number * self._stride, np.array(words, np.uint32))
-        self._keep(run_descriptor, None)
+        self._ahead.keep(run_descriptor, None)
         return once.params, number, epoch
 
     def _write_ahead(self, run_descriptor: RunDescriptor, count: int, first: int | None = None) -> _ParameterBuffer:
@@ -236,13 +236,8 @@ class TileState:
         words = self._parameter_words(run_descriptor, first, count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
         ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
-        self._keep(run_descriptor, ahead)
+        self._ahead.keep(run_descriptor, ahead)
         return ahead
-
-    def _keep(self, run_descriptor: RunDescriptor, ahead: _ParameterBuffer | None) -> None:
-        self._ahead[run_descriptor] = ahead
-        if len(self._ahead) > MAX_DESCRIPTORS:
-            self._ahead.popitem(last=False)
 
     def _grow(self, run_descriptor: RunDescriptor) -> wgpu.GPUBuffer:
         """Make the buffer that runs with this descriptor write, and return it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import ProgressTimeoutError
@@ -35,13 +34,10 @@ class Timeouts:
     """The timeouts of a device's strategies, and the strategies that are given up for a while.
 
     All of this is forgotten when the process ends.
-
-    Args:
-        clock: returns the time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock = time.monotonic
         # The last timeouts of each strategy, how long it was given up last, and until when it is given up.
         self._times: dict[str, list[float]] = {}
         self._pauses: dict[str, float] = {}

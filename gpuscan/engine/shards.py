@@ -34,7 +34,6 @@ from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
 
 if TYPE_CHECKING:
-    from gpuscan.device.device_array import DeviceArray
     from gpuscan.problem.segments import Heads
 
 

@@ -478,7 +478,6 @@ CPU = replace(
     serial_workgroup=64,
     serial_wide_workgroup=32,
     serial_chunk_words=32,
-    serial_wide_chunk_words=64,
     # The first logaddexp in chunks of 1, 4 and 8 takes 2.1, 2.5 and 4.6 s on lavapipe, and 3.7, 4.5 and 9.4 s on
     # SwiftShader, where it takes minutes in chunks of 32. 2^20 elements take 0.45, 0.15 and 0.20 s, and 12, 6.3 and
     # 4.7 s.
@@ -495,7 +494,6 @@ CPU = replace(
     min_waiting_chains=None,
     chained_columns=(),
     min_paired_chains=None,
-    # An invocation is a serial loop. Not measured on record.
     # 0: rows and columns are reduced in the order of the scan. Not measured.
     row_part_workgroups=0,
     reduced_workgroup=32,

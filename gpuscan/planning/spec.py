@@ -319,7 +319,6 @@ def scan_spec(
     problem: Problem,
     capabilities: Capabilities,
     *,
-    carried: bool = False,
     captures: bool = False,
     rows_in_place: bool = False,
 ) -> ScanSpec:
@@ -328,7 +327,6 @@ def scan_spec(
     Args:
         problem: the request.
         capabilities: the device's; they decide how the operator's code treats 64-bit integers.
-        carried: a carry of an earlier piece precedes the first element.
         captures: True to capture the constants of the user's functions; see `gpuscan.operators.code.Code`.
         rows_in_place: as in `ScanSpec`.
 
@@ -363,7 +361,6 @@ def scan_spec(
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,
-        carried=carried,
         field_offsets=problem.field_offsets,
         row_ends=problem.row_ends,
         has_tail_values=problem.passes_neighbour and problem.seeds is not None,

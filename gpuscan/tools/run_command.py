@@ -25,8 +25,6 @@ REPEATED_SIGNAL_SECONDS = 1.0
 # Advice that names an argument which the command line does not have. The clause is dropped.
 _NOT_HERE = (
     r",? or open the device with unsafe=True",
-    r"; open the device with unsafe=True[^.;]*",
-    r",? and of an array on a device its \.numpy\(\)",
     r", the NumPy ufunc of such a name, a gs\.Operator, or a function of \(left, right\)",
     r"\.? Convert the array with \.astype\(\.\.\.\) first",
     r",? or x\.reshape\(-1\)[^.;]*",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -52,6 +51,7 @@ from gpuscan.operators.matrices import (
 )
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import RowFunction, RowOperator, check_combined, row_operator
+from gpuscan.recent_values import RecentValues
 from gpuscan.torch.tensors import array_of, torch_dtype
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ T = TypeVar("T")
 Axes: TypeAlias = int | Sequence[int] | None
 # How many functions are kept; the least recently used goes first.
 MAX_FUNCTIONS = 256
-_operators: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
+_operators: RecentValues[Hashable, list[RowOperator]] = RecentValues(MAX_FUNCTIONS)
 _lock = Lock()
 _tracing = Lock()
 # How the names of threads begin that trace a function.
@@ -93,9 +93,8 @@ def trace_row_operator(
     """
     operator_key = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
     with _lock:
-        for traced in _operators.get(operator_key, []):
+        for traced in _operators.find(operator_key) or ():
             if traced.fits(shapes):
-                _operators.move_to_end(operator_key)
                 return traced
     of_torch = [torch_dtype(dtype) for dtype in dtypes]
     check_results(function, tree, shapes, of_torch, axis)
@@ -106,9 +105,7 @@ def trace_row_operator(
     traced = row_operator(name_of(function), make, shapes, dtypes, axis)
     if operator_key is not None:
         with _lock:
-            _operators.setdefault(operator_key, []).append(traced)
-            if len(_operators) > MAX_FUNCTIONS:
-                _operators.popitem(last=False)
+            _operators.keep(operator_key, [*(_operators.find(operator_key) or ()), traced])
     return traced
 
 

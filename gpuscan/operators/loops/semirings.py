@@ -312,10 +312,10 @@ def powers(dtype: AnyDType) -> tuple[float, float]:
     return (2.0**64, 2.0**32) if np.dtype(dtype) == np.float32 else (2.0**512, 2.0**256)
 
 
-def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, Number]:
+def rescale(factor: Number, exponent: Number) -> tuple[Number, Number]:
     """Return ``factor * unit**exponent`` with a factor from 1/root to root, by exact multiplications."""
     unit, root = powers(factor.dtype)
-    for _ in range(times):
+    for _ in range(2):
         size = np.abs(factor)
         steps = (size >= root).astype(np.int32) - (size < 1 / root).astype(np.int32)
         factor = factor * normal_power_of_two(steps * -int(np.log2(unit)), factor)
@@ -345,7 +345,7 @@ def rescale_product(left: Numbers, right: Numbers) -> tuple[Number, Number]:
 
 def scale_number(number: Number) -> tuple[Number, Number]:
     """Return any number as a factor and an exponent."""
-    return rescale(number, np.zeros_like(number).astype(np.int32), 2)
+    return rescale(number, np.zeros_like(number).astype(np.int32))
 
 
 def scale_node(graph: Graph, node: Node) -> list[Node]:
