@@ -276,8 +276,20 @@ def _bitwise_count(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    scaled = [_times(math.log(2))(graph, (arg,), result) for arg in args]
-    return _times(1 / math.log(2))(graph, (graph.apply("logaddexp", scaled, result),), result)
+    """Return ``high + log1p(2 ** (low - high)) / log(2)``. Infinities and NaN are the maximum.
+
+    Quotients of float32 have fixed bits. A product might be fused with the sum.
+    """
+    f = _Real(graph, result)
+    high, low = (graph.apply(name, args, result) for name in ("maximum", "minimum"))
+    high_is_finite, low_is_finite = (graph.apply("isfinite", (arg,), BOOL) for arg in (high, low))
+    # 2 ** -2000 is 0. Compilers may assume that no difference is infinite.
+    exponent = graph.select(low_is_finite, f("subtract", low, high), graph.constant(-2000, result))
+    more = f("divide", f("log1p", f("exp2", exponent)), math.log(2))
+    # Devices may flush a subnormal term of a sum.
+    is_zero = graph.apply("equal", (high, graph.constant(0, result)), BOOL)
+    total = graph.select(is_zero, more, f("add", high, more))
+    return graph.select(high_is_finite, total, high)
 
 
 def _mixed_order(name: str) -> Rewrite:
@@ -393,11 +405,6 @@ class _Real:
         return self._graph.apply("less", (x, self._graph.constant(limit, self._scalar)), BOOL)
 
 
-def _of_multiple(name: str, factor: float) -> Form:
-    """Return ``f(factor x)``."""
-    return lambda graph, args, result: _Real(graph, result)(name, _Real(graph, result)("multiply", factor, args[0]))
-
-
 def _multiple_of(name: str, factor: float) -> Form:
     """Return ``factor f(x)``."""
     return lambda graph, args, result: _Real(graph, result)("multiply", factor, _Real(graph, result)(name, args[0]))
@@ -455,7 +462,6 @@ def _arctanh(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 # The form of each function. They are close to 1e-13.
 FLOAT64_FORMS: Mapping[str, Form] = {
-    "exp2": _of_multiple("exp", math.log(2)),
     "log2": _multiple_of("log", 1 / math.log(2)),
     "log10": _multiple_of("log", 1 / math.log(10)),
     "tanh": _tanh,

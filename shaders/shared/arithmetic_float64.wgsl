@@ -20,7 +20,7 @@ fn f64_rint(x: f64) -> f64 {
     return select(f64_copysign(size, x), x, !f64_isfinite(x));
 }
 {% endif %}
-{% if "f64_exp" in helpers %}
+{% if "f64_as_rounded" in helpers %}
 
 // Return a finite x unchanged, in a way that compilers cannot see: NVIDIA's makes (x - n a) - n b into x - n (a + b).
 fn f64_as_rounded(x: f64) -> f64 {
@@ -28,10 +28,20 @@ fn f64_as_rounded(x: f64) -> f64 {
     return bitcast<f64>(bits ^ select(0lu, 1lu, (bits >> 52u) == 0x7fflu));
 }
 
+{% endif %}
+{% for name, lowest, highest in (("exp", "-745.9lf", "709.9lf"), ("exp2", "-1075.0lf", "1024.0lf")) %}
+{% if "f64_" ~ name in helpers %}
+
 // 2^n e^r with |r| <= log(2) / 2, e^r by its series. 2^n in two steps reaches the subnormals.
-fn f64_exp(x: f64) -> f64 {
-    let n = round(clamp(x, -746.0lf, 710.0lf) * 1.4426950408889634lf);
+fn f64_{{ name }}(x: f64) -> f64 {
+    let inside = clamp(x, {{ lowest }}, {{ highest }});
+{% if name == "exp" %}
+    let n = round(inside * 1.4426950408889634lf);
     let r = f64_as_rounded(x - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf;
+{% else %}
+    let n = round(inside);
+    let r = (inside - n) * 0.6931471805599453lf;
+{% endif %}
     var series = 1.0lf;
 {% for k in range(14, 0, -1) %}
     series = 1.0lf + series * r * {{ 1 / k }}lf;
@@ -40,9 +50,11 @@ fn f64_exp(x: f64) -> f64 {
     let first = bitcast<f64>((half + 1023li) << 52u);
     let second = bitcast<f64>((i64(n) - half + 1023li) << 52u);
     let large = select(0.0lf, f64_from_bits(0x7ff0000000000000lu), x > 0.0lf);
-    return select(select(series * first * second, large, (x > 709.9lf) | (x < -745.9lf)), x, f64_isnan(x));
+    let outside = (x > {{ highest }}) | (x < {{ lowest }});
+    return select(select(series * first * second, large, outside), x, f64_isnan(x));
 }
 {% endif %}
+{% endfor %}
 {% if "f64_atanh_series" in helpers %}
 
 // 2 atanh(s) = log((1 + s) / (1 - s)) for |s| < 0.18.
@@ -84,5 +96,16 @@ fn f64_expm1(x: f64) -> f64 {
     series = 1.0lf + series * x * {{ 1 / k }}lf;
 {% endfor %}
     return select(f64_exp(x) - 1.0lf, series * x, abs(x) < 0.35lf);
+}
+{% endif %}
+{% if "f64_logaddexp" in helpers %}
+
+// log(exp(a) + exp(b)). Infinities and NaN are the maximum.
+fn f64_logaddexp(a: f64, b: f64) -> f64 {
+    let high = f64_maximum(a, b);
+    let low = f64_minimum(a, b);
+    // e^-1000 is 0. Compilers may assume that no difference is infinite.
+    let ratio = f64_exp(select(-1000.0lf, low - high, f64_isfinite(low)));
+    return select(high, high + f64_log1p(ratio), f64_isfinite(high));
 }
 {% endif %}

@@ -139,18 +139,6 @@ fn {{ float }}_to_{{ name }}(x: {{ float }}) -> {{ name }} {
 }
 {% endif %}
 {% endfor %}
-{% if float == "f64" and "f64_logaddexp" in helpers %}
-
-// log(exp(a) + exp(b)). Terms further apart than {{ "18" if float == "f32" else "38" }} leave the larger one as it is.
-fn {{ float }}_logaddexp(a: {{ float }}, b: {{ float }}) -> {{ float }} {
-{% set reach = "18.0f" if float == "f32" else "38.0lf" %}
-    let high = {{ float }}_maximum(a, b);
-    let low = {{ float }}_minimum(a, b);
-    let near = {{ float }}_isfinite(high) & {{ float }}_isfinite(low) & (high - low < {{ reach }});
-    let ratio = {{ "exp" if float == "f32" else "f64_exp" }}(select(0.0{{ f }}, low - high, near));
-    return select(high, high + {{ float }}_log1p(ratio), near);
-}
-{% endif %}
 {% endfor %}
 {% include "shared/arithmetic_float32.wgsl" %}
 {% include "shared/arithmetic_float64.wgsl" %}

@@ -320,6 +320,24 @@ def test_float64_functions_where_they_end(device: gs.Device) -> None:
             np.testing.assert_allclose(function(device.asarray(x)).numpy(), function(x), rtol=1e-12, err_msg=name)
 
 
+def test_distant_terms_of_logaddexp_and_powers_of_two(device: gs.Device) -> None:
+    """Assert relative errors of a few units where a logarithm of a sum is tiny, or a power of two is far from 1."""
+
+    def compute(function: Any, *arrays: Any) -> Any:
+        return function(*(device.asarray(array) for array in arrays)).numpy()
+
+    far = -np.random.default_rng(17).uniform(20, 120, 300)
+    for name in ("float32", "float64") if device.capabilities.float64 else ("float32",):
+        low, zero, least = (array.astype(name) for array in (far, np.full(300, -0.0), np.full(300, -np.inf)))
+        places: dict[str, Any] = {"rtol": 4 * np.finfo(name).eps, "atol": 1e-44}
+        np.testing.assert_allclose(compute(np.exp2, low), np.exp2(low), **places)
+        for function in (np.logaddexp, np.logaddexp2):
+            exact = function(zero.astype(np.float64), low.astype(np.float64)).astype(name)
+            np.testing.assert_allclose(compute(function, zero, low), exact, err_msg=function.__name__, **places)
+            np.testing.assert_array_equal(compute(function, least, low), low)
+            assert not np.signbit(compute(function, zero, least)).any()
+
+
 def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:
     if "shader-f64" not in adapter.features:
         return  # the planner refuses float64 there

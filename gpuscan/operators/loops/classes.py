@@ -247,7 +247,9 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
     )
     node = best.node
     why = best.why
-    chooses = node.op == "select" and part.varies(node.args[0])
+    # A ufunc may also be written as choices.
+    is_where = node.op == "select" and part.graph.names.get(node.index, "where") in ("", "where")
+    chooses = is_where and part.varies(node.args[0])
     spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
     told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
     advice = (
