@@ -335,7 +335,7 @@ def quantile(
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
     weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic, ParameterArray))
     # As in NumPy, the first and the last element need no interpolation if integers ask for them.
-    whole = wanted.dtype.kind in "iu" and not (isinstance(q, int) and scalar_of(array.dtype).kind == "float")
+    whole = wanted.dtype.kind in "iu"
     chosen = "lower" if method == "linear" and whole else method
     length = reveal(rows.shape[-1])
 

@@ -461,6 +461,15 @@ def test_dtypes_of_quantiles(device: gs.Device) -> None:
                 assert np.asarray(found).dtype == wanted.dtype, (dtype, q, method)
 
 
+def test_least_and_greatest_element_beside_infinities(device: gs.Device) -> None:
+    """Assert that the quantiles 0 and 1, as integers, are the extrema: nothing is interpolated."""
+    x = np.array([3, -np.inf, np.inf, 2], np.float32)
+    q: Any
+    for q, wanted in ((0, -np.inf), (1, np.inf), ([1, 0], [np.inf, -np.inf]), (np.int64(0), -np.inf)):
+        for found in (gs.quantile(x, q, device=device), gs.quantile(device.asarray(x), q)):
+            np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
 def test_nan_among_bfloat16(device: gs.Device) -> None:
     """Assert that rows with NaN have no quantiles in a type that NumPy lacks, with and without an adapter."""
     x = np.array([[1, 2, np.nan, 4], [3, 1, 2, 7]]).astype(ml_dtypes.bfloat16)
