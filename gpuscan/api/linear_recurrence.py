@@ -281,13 +281,12 @@ def gradients(
         field_offsets=(-1, 0, 1),
     )
     call_device = find_call_device(problem.arrays, device)
-    problem = seeds_by_rows(problem)
     grad_a: SomeArray
     grad_b: SomeArray
     if is_everywhere(reproducible) and problem.size:
         grad_a, grad_b = _gradients_everywhere(problem, call_device)
     elif is_on_device(problem) or (call_device is not None and problem.size):
-        grad_a, grad_b = execute(problem, call_device, "auto", None)
+        grad_a, grad_b = execute(seeds_by_rows(problem), call_device, "auto", None)
     else:
         grad_a, grad_b = _gradients_on_cpu(problem)
     where = call_device if is_on_device(problem) else "numpy"

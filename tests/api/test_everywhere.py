@@ -581,6 +581,29 @@ def test_gradients_of_logaddexp(device: gs.Device) -> None:
     assert np.array_equal(found.numpy().view(np.uint32), np.asarray(wanted).view(np.uint32))
 
 
+@pytest.mark.parametrize("shape", [(7,), (7, 3, 2), (3, 1, 7)])
+def test_gradients_of_a_recurrence_with_an_initial_value_on_the_device(
+    device: gs.Device, shape: tuple[int, ...]
+) -> None:
+    """Assert that initial values of any shape have the gradients that they have in NumPy."""
+    rng = np.random.default_rng(5)
+    for axis in range(len(shape)):
+        others = shape[:axis] + shape[axis + 1 :]
+        a, h, grad = (rng.standard_normal(shape).astype(np.float32) for _ in range(3))
+        for start in {others, (), others[-1:]}:
+            initial = np.asarray(rng.standard_normal(start), np.float32)
+            on_device = [device.asarray(array) for array in (a, h, grad, initial)]
+            for reverse in (False, True):
+                wanted = gs.linear_recurrence_vjp(
+                    a, h, grad, axis=axis, initial=initial, reverse=reverse, reproducible="everywhere"
+                )
+                found = gs.linear_recurrence_vjp(
+                    *on_device[:3], axis=axis, initial=on_device[3], reverse=reverse, reproducible="everywhere"
+                )
+                for one, other in zip(found, wanted, strict=True):
+                    np.testing.assert_array_equal(np.asarray(one), other)
+
+
 def test_refusals(device: gs.Device) -> None:
     x = normal(0)
     foreign = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }")
