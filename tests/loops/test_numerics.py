@@ -178,6 +178,14 @@ def test_nan_of_an_input_that_is_added_and_subtracted_stays() -> None:
     check(lambda h, x: np.where(x[0] > 1, 1, (F(0.5) * h + x[0]) - x[0]), F(1), (x, x), "affine")
 
 
+@pytest.mark.parametrize(
+    "step", [lambda h, x: h + x, lambda h, x: np.maximum(h + x, -1), lambda h, x: np.maximum(F(0.9) * h + x, -1)]
+)
+def test_a_state_that_overflows_stays_infinite(step: Any) -> None:
+    x = np.array([3e38, 3e38, -3e38, 1, -3e38, 2, 3, -3e38] * 20, F)
+    oracle.check(gs.loop(step, F(0), x, device="numpy"), oracle.run(step, F(0), x))
+
+
 def test_nan_stays_in_its_row() -> None:
     x = np.ones((40, 3), F)
     x[5, 1] = np.nan
