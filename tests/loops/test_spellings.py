@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,56 @@ def test_random_chains_of_comparisons_are_the_loop_or_refused(dtype: Any) -> Non
         derived += 1
         oracle.check(found, oracle.run(step, dtype(1), x))
     assert derived > 10
+
+
+def over(limit: Any, y: Any) -> Any:
+    return np.where(y > limit, y, limit)
+
+
+def under(limit: Any, y: Any) -> Any:
+    return np.where(y < limit, y, limit)
+
+
+# Clamps by comparisons that take a limit where the number is NaN. Each is tried with a sum and with a leak.
+OVER_NAN = {
+    "one bound": lambda y, x: over(-1, y),
+    "two bounds": lambda y, x: over(-1, under(3, y)),
+    "moving bounds": lambda y, x: under(x[1] + 3, over(x[1] - 3, y)),
+    "np.minimum inside": lambda y, x: over(-1, np.minimum(y, 3)),
+    "np.minimum outside": lambda y, x: np.minimum(over(-1, y), 3),
+    "a bound of NaN inside": lambda y, x: over(-1, np.minimum(y, x[0] + 3)),
+    "two lower bounds": lambda y, x: over(-1, np.maximum(y, x[1])),
+    "limits first": lambda y, x: np.where(x[1] > y, x[1], y),
+    "a bound at times": lambda y, x: np.where(x[1] > 0, over(-1, y), y),
+    "two bounds at times": lambda y, x: np.where(x[1] > 0, under(3, over(-1, y)), y),
+    "a reset": lambda y, x: np.where(x[1] > 2, x[0], over(-1, under(3, y))),
+}
+
+
+@pytest.mark.parametrize("name", OVER_NAN)
+@pytest.mark.parametrize("slope", [1.0, 0.5])
+def test_comparisons_take_the_place_of_nan_as_in_the_loop(name: str, slope: float, device: gs.Device) -> None:
+    clamp = OVER_NAN[name]
+
+    def step(c: Any, x: Any) -> Any:
+        return clamp(F(slope) * c + x[0] if slope != 1 else c + x[0], x)
+
+    xs = floats(1), np.random.default_rng(2).normal(size=200).astype(F)
+    xs[0][::31] = np.nan
+    for init in (F(1), F(np.nan)):
+        # Carries of arrays on a device are not checked.
+        found = gs.loop(step, init, tuple(map(device.asarray, xs)))
+        oracle.check(found, oracle.run(step, init, xs))
+
+
+def test_maps_that_treat_nan_in_different_ways_are_not_chosen_between() -> None:
+    for slope in (F(1), F(0.5)):
+        with pytest.raises(gs.LoopError, match="treat NaN in different ways"):
+            gs.loop_form(
+                partial(lambda a, c, x: np.where(x > 0, over(0, a * c + x), np.maximum(a * c + x, 0)), slope),
+                F(0),
+                floats(1),
+            )
 
 
 REGISTERS = {

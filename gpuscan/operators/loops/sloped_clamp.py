@@ -35,9 +35,10 @@ from gpuscan.operators.loops.stage import (
     exponent_of,
     maximum_of_choice,
     minimum_of_choice,
+    pass_over_nan,
     power_of_two,
 )
-from gpuscan.operators.loops.tropical import is_beyond
+from gpuscan.operators.loops.tropical import check_same_nan, is_beyond
 from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
@@ -84,36 +85,45 @@ class SlopedClamps(Composition):
     Attributes:
         low, high: True if there are such bounds.
         falls: True if a factor may be negative; then both bounds are there.
-        chooses: True if the bound is ``np.where(y > low, y, low)``, which takes the bound where y is NaN.
+        replaces: ``"low"`` or ``"high"`` for the bound that takes the place of NaN, as ``np.where(y > low, y, low)``
+            has it; else empty.
+        lacks: True if some maps lack a bound, which is infinite then.
     """
 
     low: bool
     high: bool
     falls: bool = False
-    chooses: bool = False
+    replaces: str = ""
+    lacks: bool = False
 
     @property
     def names(self) -> list[str]:
         return ["a", "b", "exponent"] + ["low"] * self.low + ["high"] * self.high
 
-    def _apply(self, x: Number, numbers: dict[str, Number], is_state: Number) -> Number:
-        """Return the value at a bound of another map, or at the state if that map is constant."""
+    def _apply(self, x: Number, name: str, numbers: dict[str, Number], is_state: Number) -> Number:
+        """Return the value at the low or high bound of another map, or at the state if that map is constant."""
         a, b, exponent = (numbers[name] for name in ("a", "b", "exponent"))
         # The sum of an eighth of each term does not overflow.
         eighth = np.full_like(a, 0.125)
         a, b, exponent = a * eighth, b * eighth, exponent + np.full_like(exponent, 3)
         # A bound that is absent stays so, or is the value of a line without a slope.
-        value = np.where(np.isinf(x) & (a == np.zeros_like(a)), b, a * x + b)
+        value = a * x + b
+        if self.lacks and not self.falls:
+            value = np.where(is_beyond(x, name == "low", name == "high") & ~is_state, a * x, value)
+        value = np.where(np.isinf(x) & (a == np.zeros_like(a)), b, value)
         # An infinite slope times a state of 0 is NaN. A bound of 0 may not be reached.
         steep = exponent >= np.full_like(exponent, _STEEP // 2)
         value = np.where(is_state & steep & (value == np.zeros_like(value)), np.full_like(value, np.nan), value)
         half = exponent >> np.full_like(exponent, 1)
         value = value * power_of_two(half, value) * power_of_two(exponent - half, value)
-        if self.low:
-            value = (maximum_of_choice if self.chooses else np.maximum)(value, numbers["low"])
-        if self.high:
-            value = (minimum_of_choice if self.chooses else np.minimum)(value, numbers["high"])
-        return value
+        if self.replaces:
+            bound, takes = numbers[self.replaces], np.isnan(value)
+            # A bound that is absent does not take the place of NaN.
+            is_absent = is_beyond(bound, self.replaces == "low", self.replaces == "high")
+            takes = takes & ~is_absent if self.lacks else takes
+            value = np.where(takes, bound, value)
+        value = np.maximum(value, numbers["low"]) if self.low else value
+        return np.minimum(value, numbers["high"]) if self.high else value
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, numbers, strict=True)) for numbers in (left, right))
@@ -129,7 +139,7 @@ class SlopedClamps(Composition):
         b = np.where(at_bound, np.where(flat, own, b), b + own)
         line = scale_line(factor * first["a"], b, exponent)
         is_constant = first["a"] == np.zeros_like(first["a"])
-        bounds = [self._apply(first[name], then, is_constant) for name in self.names[3:]]
+        bounds = [self._apply(first[name], name, then, is_constant) for name in self.names[3:]]
         if self.falls:
             falls = then["a"] < np.zeros_like(then["a"])
             bounds = [np.where(falls, bounds[1 - n], bounds[n]) for n in (0, 1)]
@@ -154,6 +164,7 @@ class _Clamp:
         constant: a condition; where it is met, the map is constant. None if it never is.
         value: the value of the map where it is constant.
         is_constant: True if it is constant everywhere.
+        replaces: ``"low"`` or ``"high"`` for the bound of the first comparison, which takes the place of NaN.
     """
 
     slope: Node
@@ -163,6 +174,7 @@ class _Clamp:
     constant: Node | None = None
     value: Node | None = None
     is_constant: bool = False
+    replaces: str = ""
 
     @property
     def bounded(self) -> bool:
@@ -177,7 +189,8 @@ class _Clamps(NodeForms[_Clamp]):
         self.calculus = part.calculus
         self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
-        self.chooses = self.keeps = False
+        # True if np.where chooses between a bound and none.
+        self.lacks = False
 
     def number(self, node: Node) -> Node:
         return self.graph.cast(node, self.scalar)
@@ -207,11 +220,13 @@ class _Clamps(NodeForms[_Clamp]):
             return self._scale(self.of(args[0]), self.calculus.over(self.one, self.number(args[1])))
         if op in ("maximum", "minimum") and not (part.varies(args[0]) and part.varies(args[1])):
             limit, state = args if part.varies(args[1]) else args[::-1]
-            self.keeps = True
             return self._apply_bound(self.of(state), op == "maximum", self.number(limit))
         name, first, second = chosen_extremum(node) or ("", node, node)
         if name and part.varies(first) and not part.varies(second):
             return self._chosen_bound(first, second, name == "maximum")
+        if name and part.varies(second) and not part.varies(first):
+            limit = pass_over_nan(self.graph, self.number(first), name)
+            return self._apply_bound(self.of(second), name == "maximum", limit)
         raise LeavesClassError(node)
 
     def _sum(self, node: Node, one: _Clamp, other: _Clamp) -> _Clamp:
@@ -234,6 +249,10 @@ class _Clamps(NodeForms[_Clamp]):
         clamp = replace(clamp, slope=times(factor, clamp.slope), shift=times(factor, clamp.shift), value=value)
         if not clamp.bounded:
             return clamp
+        if clamp.replaces and not is_nonnegative(factor):
+            if not factor.is_constant:
+                raise LeavesClassError(self.part.results[0], rank=-1)
+            clamp = replace(clamp, replaces="high" if clamp.replaces == "low" else "low")
         if is_nonnegative(factor):
             low, high = (bound and times(factor, bound) for bound in (clamp.low, clamp.high))
             return replace(clamp, low=low, high=high)
@@ -266,18 +285,16 @@ class _Clamps(NodeForms[_Clamp]):
     def _chosen_bound(self, first: Node, second: Node, below: bool) -> _Clamp:
         """Return the map of ``np.where(first > second, first, second)``. The first operand depends on the state."""
         graph, clamp, limit = self.graph, self.of(first), self.number(second)
-        if clamp.bounded:
-            raise LeavesClassError(first, "is compared with the input after it was bounded", rank=1)
-        self.chooses = True
         # The input is taken where either is NaN. It does not depend on the state then.
         constant = clamp.constant
-        for number in (limit, clamp.slope, clamp.shift):
+        for number in (limit, clamp.slope, clamp.shift, *filter(None, (clamp.low, clamp.high))):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
         value = limit
         if clamp.constant is not None and clamp.value is not None:
             extremum = maximum_of_choice if below else minimum_of_choice
             value = graph.select(clamp.constant, compute_nodes(graph, extremum, clamp.value, limit)[0], limit)
-        return replace(self._apply_bound(clamp, below, limit), constant=constant, value=value)
+        replaces = clamp.replaces or ("low" if below else "high")
+        return replace(self._apply_bound(clamp, below, limit), constant=constant, value=value, replaces=replaces)
 
     def _choice(self, node: Node) -> _Clamp:
         graph = self.graph
@@ -292,7 +309,9 @@ class _Clamps(NodeForms[_Clamp]):
         value = pick(yes.value or self.zero, no.value or self.zero)
         if yes.is_constant or no.is_constant:
             other = no if yes.is_constant else yes
-            return _Clamp(*line, other.low, other.high, constant, value)
+            return _Clamp(*line, other.low, other.high, constant, value, replaces=other.replaces)
+        check_same_nan(condition, yes, no)
+        self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
         low, high = (pick(*pair) for pair in zip(self.both_bounds(yes), self.both_bounds(no), strict=True))
         return _Clamp(
             *line,
@@ -300,6 +319,7 @@ class _Clamps(NodeForms[_Clamp]):
             high if yes.high or no.high else None,
             constant,
             value,
+            replaces=yes.replaces or no.replaces,
         )
 
 
@@ -313,10 +333,8 @@ def derive(part: StepPart) -> LoopStage:
         raise LeavesClassError(part.results[0], rank=-1)
     clamps, graph = _Clamps(part), part.graph
     clamp = clamps.of(part.results[0])
-    if not clamp.bounded or (clamps.chooses and (clamps.keeps or (clamp.low and clamp.high))):
-        raise LeavesClassError(part.results[0], rank=-1)
     falls = not is_nonnegative(clamp.slope)
-    if falls and clamps.chooses:
+    if not clamp.bounded or (clamp.replaces and falls):
         raise LeavesClassError(part.results[0], rank=-1)
     low, high = clamp.low, clamp.high
     if falls:
@@ -330,5 +348,5 @@ def derive(part: StepPart) -> LoopStage:
     law = law if clamp.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")
     if clamp.high is not None:
         law = f"h[t] = min({law.removeprefix('h[t] = ')}, high)"
-    composition = SlopedClamps(low is not None, high is not None, falls, clamps.chooses)
+    composition = SlopedClamps(low is not None, high is not None, falls, clamp.replaces, clamps.lacks)
     return LoopStage("clamp", law, part.state_indices, (*line, *bounds), clamp.constant, composition)

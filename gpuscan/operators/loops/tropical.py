@@ -38,6 +38,7 @@ from gpuscan.operators.loops.stage import (
     either,
     maximum_of_choice,
     minimum_of_choice,
+    pass_over_nan,
 )
 from gpuscan.operators.traced_array import Number
 
@@ -76,10 +77,9 @@ def is_beyond(number: Number, low: bool, high: bool) -> Any:
     return number == np.full_like(number, -np.inf if low else np.inf)
 
 
-# How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
-# which takes b if either is NaN.
-_MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
-_MINIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
+# How bounds are applied: as np.maximum, which keeps NaN, or as np.fmax, which passes over NaN.
+_MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax}
+_MINIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.minimum, "skip": np.fmin}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class ClampMaps(Composition):
     Attributes:
         shifts: True if there are increments a.
         low, high: True if there are such bounds.
-        nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
+        nan: how bounds treat NaN: ``"keep"`` or ``"skip"``; or ``"low"`` or ``"high"`` for the bound that takes the
+            place of NaN, as ``np.where(y > low, y, low)`` has it.
         saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
         lacks: True if a bound may be infinite, such as one that some maps lack. It stays so after a sum.
         bound: the name of the bounds' integer type, if that is narrower than the type of increments. No bound of a
@@ -130,8 +131,14 @@ class ClampMaps(Composition):
                 absent = number == np.full_like(number, -np.inf if name == "low" else np.inf)
                 total = np.where(absent, number, total)
             number = total
-        number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
-        return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
+        nan = self.nan
+        if nan in ("low", "high"):
+            bound, takes = numbers[nan], np.isnan(number)
+            # A bound that is absent does not take the place of NaN.
+            takes = takes & ~is_beyond(bound, nan == "low", nan == "high") if self.lacks else takes
+            number, nan = np.where(takes, bound, number), "keep"
+        number = _MAXIMUM[nan](number, numbers["low"]) if self.low else number
+        return _MINIMUM[nan](number, numbers["high"]) if self.high else number
 
     @property
     def names(self) -> list[str]:
@@ -158,6 +165,7 @@ class _Clamp:
         constant: a condition; where it is met, the map is constant. None if it never is.
         value: the value of the map where it is constant.
         is_constant: True if it is constant everywhere.
+        replaces: ``"low"`` or ``"high"`` for the bound of the first comparison, which takes the place of NaN.
     """
 
     shift: Node | None = None
@@ -166,6 +174,7 @@ class _Clamp:
     constant: Node | None = None
     value: Node | None = None
     is_constant: bool = False
+    replaces: str = ""
 
 
 class _Clamps(NodeForms[_Clamp]):
@@ -273,14 +282,24 @@ class _Clamps(NodeForms[_Clamp]):
             return _Clamp(value=total, is_constant=True)
         if inner is not node:
             return self._plus_offset(base, total, sign * direction, inner)
-        if node.op not in ("maximum", "minimum"):
+        op, args = self._extremum(node)
+        if not op:
             return None
-        one, other = (self._plus_offset(base, amount, sign, arg) for arg in node.args)
+        one, other = (self._plus_offset(base, amount, sign, arg) for arg in args)
         if one is None or other is None or one.is_constant == other.is_constant:
             return None
         clamp, limit = (other, one.value) if one.is_constant else (one, other.value)
         assert limit is not None
-        return self._apply_bound(clamp, "low" if (node.op == "maximum") == (sign > 0) else "high", limit)
+        return self._apply_bound(clamp, "low" if (op == "maximum") == (sign > 0) else "high", limit)
+
+    def _extremum(self, node: Node) -> tuple[str, tuple[Node, ...]]:
+        """Return the name and the operands of a maximum or minimum that keeps NaN of the state; "" for another node."""
+        if node.op in ("maximum", "minimum"):
+            return node.op, node.args
+        name, first, second = chosen_extremum(node) or ("", node, node)
+        if not name or self.part.varies(first) or not self.part.varies(second):
+            return "", ()
+        return name, (pass_over_nan(self.graph, first, name), second)
 
     def _negative(self, node: Node) -> Node:
         return self.graph.apply("negative", (node,), node.scalar)
@@ -333,20 +352,19 @@ class _Clamps(NodeForms[_Clamp]):
             return self._apply_bound(self.of(state), bound, self.number(limit))
         if self.part.varies(second):
             # NaN of the input is passed over, and NaN of the state stays.
-            limit = self.number(first)
-            nothing = graph.constant(-np.inf if bound == "low" else np.inf, limit.scalar)
-            limit = graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)
+            limit = pass_over_nan(graph, self.number(first), "maximum" if bound == "low" else "minimum")
             return self._apply_bound(self.of(second), bound, limit)
         # The input is taken where either is NaN. It does not depend on the state then.
         clamp, limit = self.of(first), self.number(second)
-        if clamp.low is not None or clamp.high is not None:
-            raise LeavesClassError(first, "is compared with the input after it was bounded")
-        constant = either(graph, clamp.constant, graph.apply("isnan", (limit,), BOOL))
-        if clamp.shift is not None:
-            constant = either(graph, constant, graph.apply("isnan", (clamp.shift,), BOOL))
-        bounded = self._apply_bound(clamp, bound, limit, "choose")
-        value = limit if clamp.constant is None else graph.select(clamp.constant, bounded.value or limit, limit)
-        return replace(bounded, constant=constant, value=value)
+        constant = clamp.constant
+        for number in filter(None, (limit, clamp.low, clamp.high, clamp.shift)):
+            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
+        value = limit
+        if clamp.constant is not None and clamp.value is not None:
+            extremum = maximum_of_choice if bound == "low" else minimum_of_choice
+            value = graph.select(clamp.constant, compute_nodes(graph, extremum, clamp.value, limit)[0], limit)
+        bounded = self._apply_bound(clamp, bound, limit)
+        return replace(bounded, constant=constant, value=value, replaces=clamp.replaces or bound)
 
     def _cast(self, node: Node) -> _Clamp:
         (arg,) = node.args
@@ -370,9 +388,11 @@ class _Clamps(NodeForms[_Clamp]):
         if yes.is_constant or no.is_constant:
             return replace(no if yes.is_constant else yes, constant=constant, value=value)
         far = np.inf if self.scalar.kind == "float" else self.far
+        check_same_nan(condition, yes, no)
         self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
         low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
-        return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value)
+        replaces = yes.replaces or no.replaces
+        return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value, replaces=replaces)
 
     def bounds(self, clamp: _Clamp) -> tuple[Node | None, Node | None]:
         """Return the bounds. Where the map is constant, they are its value."""
@@ -384,6 +404,17 @@ class _Clamps(NodeForms[_Clamp]):
             bound and self.graph.select(clamp.constant, clamp.value, bound) for bound in (clamp.low, clamp.high)
         )
         return low, high
+
+
+def check_same_nan(condition: Node, yes: Any, no: Any) -> None:
+    """Check that two maps that a condition chooses between replace NaN by the same bound. One without bounds does not.
+
+    Raises:
+        LeavesClassError: only one of them replaces NaN, or they do it by different bounds.
+    """
+    lacks = any(clamp.low is None and clamp.high is None for clamp in (yes, no))
+    if yes.replaces != no.replaces and not lacks:
+        raise LeavesClassError(condition, "chooses between bounds that treat NaN in different ways", rank=1)
 
 
 _CLASS_NAMES = {(True, True): "clamp", (True, False): "max-plus", (False, True): "min-plus"}
@@ -410,15 +441,9 @@ def derive(part: StepPart) -> LoopStage:
         clamp = _keep_nan(part, clamp)
     low, high = clamps.bounds(clamp)
     bounds = low is not None, high is not None
-    chooses = "choose" in clamps.nan
-    if (
-        not any(bounds)
-        or len(clamps.nan) > 1
-        or (chooses and all(bounds))
-        or (clamps.nan - {"keep"} and clamp.is_constant)
-    ):
+    nan = clamp.replaces or next(iter(clamps.nan), "keep")
+    if not any(bounds) or len(clamps.nan) > 1 or (nan != "keep" and clamp.is_constant):
         raise LeavesClassError(part.results[0], rank=-1)
-    nan = next(iter(clamps.nan), "keep")
     if clamps.skips and clamps.scalar.kind == "float" and (clamp.shift is not None or all(bounds)):
         varies = next((limit for limit in clamps.skips if not limit.is_constant or limit.reveal(is_nan)), None)
         if varies is not None:
