@@ -143,7 +143,8 @@ def loop(
     an earlier step reaches a later step, not even NaN. An affine map may begin at a first value:
     ``np.where(np.isnan(h), x, a * h + b)``. ``s - np.minimum(s, x)`` is the same as ``np.maximum(s - x, 0)``. A clamp
     to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine. Integers of
-    the carry and of x may index arrays that f closes over, such as the transition table of an automaton.
+    the carry and of x may index arrays that f closes over, such as the transition table of an automaton. Python's
+    ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may

@@ -122,6 +122,7 @@ class Graph:
         names: for the index of a node, the ufunc that the line called.
         notes_lines: True while the user's code runs, which makes nodes.
         contracts_numbers: True if a function of all entries, such as np.sum, met a single number.
+        answer: while each way through the user's function is traced, what Python gets as the truth of a condition.
     """
 
     def __init__(self, *, with_floats: bool = False, whole: bool = False) -> None:
@@ -131,6 +132,7 @@ class Graph:
         self.names: dict[int, str] = {}
         self.contracts_numbers = False
         self.notes_lines = True
+        self.answer: Callable[[Node], bool] | None = None
         self._name = ""
         self.nodes: list[Node] = []
         self._known: dict[object, Node] = {}

@@ -218,6 +218,9 @@ class Traced(ArrayOperators):
     # ----- What cannot be traced
 
     def __bool__(self) -> bool:
+        if self.graph.answer is not None and not self.shape:
+            (node,) = self.astype(bool).nodes.ravel()
+            return bool(node.reveal(bool)) if node.is_constant else self.graph.answer(node)
         raise operator_error(
             "the function asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
             "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
@@ -230,7 +233,13 @@ class Traced(ArrayOperators):
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
-    __int__ = __float__ = __complex__ = __index__ = __round__ = item = tolist = _number
+    __complex__ = __index__ = __round__ = item = tolist = _number
+
+    def __int__(self) -> int:
+        return int(bool(self)) if self.scalar == BOOL else self._number()
+
+    def __float__(self) -> float:
+        return float(bool(self)) if self.scalar == BOOL else self._number()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> AnyArray:
         if self.graph.whole and dtype in (None, object):

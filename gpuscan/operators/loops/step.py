@@ -20,6 +20,7 @@ import numpy as np
 from gpuscan.elements import Element, Field, Scalar, Structure, element_of, field_names, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.loops.branches import follow_branches
 from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.parameters import reveal
@@ -102,17 +103,13 @@ def trace_step(
     name = "the step" if name == "the operator" else name
     carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
 
-    @functools.wraps(function, updated=())
-    def joining(state: object, x: object) -> object:
-        return _join_values(function(state, x))
-
     try:
-        graph, value = call_twice(joining, [carry, source], name, whole=True)
+        graph, value = call_twice(follow_branches(function), [carry, source], name, whole=True)
     except TableIndexError:
         tables = _with_tables(function)
         if tables is None:
             raise
-        graph, value = call_twice(lambda h, x: _join_values(tables(h, x)), [carry, source], name, whole=True)
+        graph, value = call_twice(follow_branches(tables), [carry, source], name, whole=True)
     graph.notes_lines = False
     states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
     returned, rest, alone = _split(structure, value, name, function)
@@ -147,7 +144,7 @@ def keeps_weak(
     def starting(state: object, x: object) -> object:
         leaves = zip(structure.flatten(state), weak, strict=True)
         numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=is_weak or leaf.weak) for leaf, is_weak in leaves]
-        return _join_values(function(structure.build_bundle(numbers), x))
+        return follow_branches(function)(structure.build_bundle(numbers), x)
 
     name = name_of(function)
     try:
@@ -156,16 +153,6 @@ def keeps_weak(
     except (OperatorError, TypeError):
         return [False] * len(weak)
     return [leaf.weak if isinstance(leaf, Traced) else is_weak(leaf) for leaf in leaves]
-
-
-def _join_values(value: object) -> Any:
-    """Return a value with arrays of traced numbers as traced values."""
-    if isinstance(value, dict):
-        return {key: _join_values(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        parts = [_join_values(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return join_numbers(value)
 
 
 def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...]:
