@@ -227,8 +227,9 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
         source_line = quote_traceback(error.__traceback__) or quote_definition(function)
         if isinstance(error, IndexError) and ("valid indices" in str(error) or "used as indices" in str(error)):
             raise TableIndexError(
-                f"{name} indexes a NumPy array with a value that is known only on the GPU; for a table, write "
-                "np.select([i == 0, i == 1, ...], table), and look up what depends on x alone before the loop, as a "
+                f"{name} indexes a NumPy array with a value that is known only on the GPU; in a step of gpuscan.loop, "
+                "use an array that is a variable of its own outside of the function. Otherwise write "
+                "np.select([i == 0, i == 1, ...], table), or look up what depends on x alone before the loop, as a "
                 f"part of xs{source_line}"
             ) from error
         raise OperatorError(

@@ -233,7 +233,14 @@ class Traced(ArrayOperators):
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
-    __complex__ = __index__ = __round__ = item = tolist = _number
+    __complex__ = __round__ = item = tolist = _number
+
+    def __index__(self) -> int:
+        raise operator_error(
+            "the function uses a value that is known only on the GPU as a Python index or count (of a list, a tuple or "
+            "a range); in a step of gpuscan.loop, use a NumPy array outside of the function as a table. Otherwise "
+            "write np.select([i == 0, i == 1, ...], table)"
+        )
 
     def __int__(self) -> int:
         return int(bool(self)) if self.scalar == BOOL else self._number()

@@ -38,12 +38,53 @@ def test_a_condition_on_the_carry_is_named_once() -> None:
         gs.loop_form(lambda s, x: np.where(s > 1, s - x, s + x), F(0), NUMBERS)
 
 
+def oscillate(c: Any, u: Any) -> Any:
+    return c[0] + F(0.01) * c[1], c[1] + F(0.01) * ((1 - c[0] * c[0]) * c[1] - c[0] + u)
+
+
+def heat(c: Any, out: Any) -> Any:
+    temperature, on = c
+    on = np.where(temperature < 19, True, np.where(temperature > 21, False, on))
+    return temperature + F(0.1) * (out - temperature) + np.where(on, F(0.5), F(0)), on
+
+
+def modulate(c: Any, x: Any) -> Any:
+    bit = c + x >= 256
+    return c + x - 256 * bit, bit
+
+
+def shift_words(c: Any, x: Any) -> Any:
+    mixed = c[0] ^ (c[0] << 11)
+    return c[1], c[1] ^ (c[1] >> 19) ^ mixed ^ (mixed >> 8)
+
+
+@pytest.mark.parametrize(
+    ("step", "init", "x", "message"),
+    [
+        (oscillate, (F(1), F(0)), NUMBERS, r"np\.multiply \(a product\) on the carry"),
+        (heat, (F(20), np.False_), NUMBERS, r"np\.less on the carry(.|\n)*temperature < 19"),
+        (modulate, I(0), INTEGERS, r"np\.greater_equal on the carry(.|\n)*>= 256"),
+        (shift_words, (np.uint32(1), np.uint32(2)), INTEGERS, r"np\.bitwise_xor mixes bits of several numbers"),
+    ],
+)
+def test_a_refusal_names_what_a_sum_is_taken_of(step: Any, init: Any, x: Any, message: str) -> None:
+    with pytest.raises(gs.LoopError, match=message):
+        gs.loop_form(step, init, x)
+
+
+def test_a_table_in_a_list_is_written_as_an_array() -> None:
+    with pytest.raises(gs.OperatorError, match=r"as a Python index.*NumPy array outside of the function"):
+        gs.loop_form(lambda s, x: [1, 2, 0][s], I(0), INTEGERS)
+
+
 @pytest.mark.parametrize("method", ["auto", "sequential"])
 def test_a_table_that_is_indexed_is_written_as_a_choice(method: Any) -> None:
     run: dict[str, Any] = {"method": method, "device": "numpy"}
     holder = SimpleNamespace(table=TABLE)
     with pytest.raises(gs.OperatorError, match=r"indexes a NumPy array with a value.*np\.select.*part of xs"):
         gs.loop(lambda s, x: holder.table[s], I(0), INTEGERS, **run)
+    with pytest.raises(gs.OperatorError, match="a variable of its own outside of the function"):
+        gs.loop(lambda s, x: np.array([1, 2, 0])[s], I(0), INTEGERS, **run)
     with pytest.raises(gs.OperatorError, match=r"np\.select.*for a table"):
         gs.loop(lambda s, x: np.take(TABLE, s), I(0), INTEGERS, **run)
     for step in (lambda s, x: TABLE[s], lambda s, x: np.select([s == i for i in range(3)], TABLE)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.errors import abbreviate
+from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.source_location import operator_error, running_line
@@ -113,7 +113,7 @@ def _choose(graph: Graph, condition: Node, yes: Any, no: Any, line: str) -> Any:
     for value, where in ((yes, "holds"), (no, "does not hold")):
         if value is None or isinstance(value, (dict, tuple, list)):
             other = no if value is yes else yes
-            raise operator_error(
+            raise OperatorError(
                 f"the function returns {_describe(value)} where a condition {where}, and {_describe(other)} otherwise. "
                 f"Return the same structure on both ways{line}"
             )

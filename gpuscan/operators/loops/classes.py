@@ -209,6 +209,14 @@ def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
     raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
 
 
+def _weight(part: StepPart, node: Node) -> int:
+    """Return how likely it is that an operation leads out of the classes: 2 if few of them know it, 0 for a sum."""
+    if node.op not in _COMMON:
+        return 2
+    tested = node.args[:1] if node.op == "select" else node.args if node.op in ("multiply", "divide") else ()
+    return int(bool(tested) and all(map(part.varies, tested)))
+
+
 def _name_numbers(part: StepPart) -> str:
     """Return the numbers of a part as messages name them."""
     labels = [part.step.labels[index] for index in part.state_indices]
@@ -243,10 +251,14 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
     refusals = [refusal for refusal in refusals if refusal is not many]
     best = max(
         refusals,
-        key=lambda refusal: (refusal.rank >= 0, refusal.node.op not in _COMMON, refusal.rank, -refusal.node.index),
+        key=lambda refusal: (refusal.rank >= 0, _weight(part, refusal.node), refusal.rank, -refusal.node.index),
     )
     node = best.node
     why = best.why
+    if _weight(part, node) == 0 and best.rank <= 0:
+        # Sums belong to many classes. What they are taken of leads out.
+        heavier = [other for other in reachable(part.results) if part.varies(other) and _weight(part, other)]
+        node, why = (heavier[0], "") if heavier else (node, why)
     # A ufunc may also be written as choices.
     is_where = node.op == "select" and part.graph.names.get(node.index, "where") in ("", "where")
     chooses = is_where and part.varies(node.args[0])

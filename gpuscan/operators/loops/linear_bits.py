@@ -455,6 +455,9 @@ def derive(part: StepPart) -> LoopStage:
     """
     state, graph = part.states[0], part.graph
     if len(part.state_indices) > 1 or state.scalar.kind not in _INTEGERS:
+        mixing = [node for node in reachable(part.results) if node.op == "bitwise_xor" and part.varies(node)]
+        if mixing and all(node.scalar.kind in _INTEGERS for node in part.states):
+            raise LeavesClassError(mixing[0], "mixes bits of several numbers", rank=1)
         raise LeavesClassError(part.results[0], rank=-1)
     used, grown = -1, _initial_bits(part)
     while used != grown:
