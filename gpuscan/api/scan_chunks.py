@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, new_array
 from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup
-from gpuscan.api.outputs import in_form_of, is_on_device
+from gpuscan.api.launches import launchable_with
+from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.api.outputs import in_form_of
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import reduce_on_device
@@ -28,12 +30,14 @@ from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.fixed_bits import check_not_everywhere, is_everywhere
-from gpuscan.problem.problem import Problem, ProblemOptions, make_problem, make_unrounded
+from gpuscan.problem.problem import Problem, ProblemOptions, make_unrounded
 from gpuscan.problem.problem_parts import cut
-from gpuscan.problem.segments import Heads, Marks
+from gpuscan.problem.results import over_arrays, parts_of
+from gpuscan.problem.segments import Heads, Marks, as_words
 from gpuscan.reference import scan as reference
 from gpuscan.reference.chunks import accumulate_stream
 
@@ -156,34 +160,48 @@ def scan_chunks(
             f"an array of shape {chunks.shape} was passed as chunks, but chunks must be an iterable of arrays. Pass "
             "[x] for one chunk, np.array_split(x, n) for n of them, or use gpuscan.scan"
         )
-    cuts = chunk_cuts(segments, keys)
-    problems = chunk_problems(chunks, op, options, as_flag("compensated", compensated), cuts)
-    return _scan_each(problems, find_device_or_group((), device), strategy, device)
+    stream = Stream(op, options, as_flag("compensated", compensated), chunk_cuts(segments, keys), strategy)
+    # The default device is opened for chunks of NumPy only.
+    return _scan_each(chunks, stream, None if device is None else find_device_or_group((), device), device)
 
 
-def chunk_problems(
-    chunks: Iterable[object], op: object, options: ProblemOptions, compensated: bool, cuts: ChunkCuts | None
-) -> Iterator[tuple[object, Problem]]:
+@dataclass(frozen=True)
+class Stream:
+    """A call of `scan_chunks`, without its chunks.
+
+    Attributes:
+        op, compensated, strategy: as in `scan_chunks`.
+        options: its other options.
+        cuts: where the row restarts; None without segments and keys.
+    """
+
+    op: object
+    options: ProblemOptions
+    compensated: bool
+    cuts: ChunkCuts | None
+    strategy: str
+
+
+def chunk_problems(chunks: Iterable[object], stream: Stream) -> Iterator[tuple[object, Problem]]:
     """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
-    number = 0
+    number, cuts = 0, stream.cuts
     for number, chunk in enumerate(chunks, 1):
-        x, operator, chunk_options = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
-        problem = _problem_of(x, operator, chunk_options)
+        problem = _problem_of(chunk, stream.op, stream.options, stream.compensated)
         if cuts is not None:
-            marks = cuts.marks(number, problem.size)
-            problem = replace(problem, heads=Heads(problem.shape, 0, reverse=False, cut=Marks(marks)))
+            problem = _with_marks(problem, cuts.marks(number, problem.size))
         yield chunk, problem
     if cuts is not None:
         cuts.finish(number)
 
 
-def _problem_of(chunk: object, op: object, options: ProblemOptions) -> Problem:
+def _problem_of(chunk: object, op: object, options: ProblemOptions, compensated: bool) -> Problem:
     """Return the `Problem` of one chunk.
 
     Raises:
         ValueError: the chunk is not 1-D.
     """
-    problem = make_problem(chunk, op, **(options | {"seeds_on_device": True}))
+    x, op, options = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
+    problem = find_or_make_problem(x, op, **(options | {"seeds_on_device": True}))
     if problem.indexed:
         raise TypeError(
             "before= was passed as a function of an element and its index, but chunks have no axis to count along. "
@@ -197,26 +215,37 @@ def _problem_of(chunk: object, op: object, options: ProblemOptions) -> Problem:
     return problem
 
 
+def _with_marks(problem: Problem, marks: AnyArray | Array) -> Problem:
+    """Return the problem with heads at the marks, or at the bits of an array on a device."""
+    return replace(problem, heads=Heads(problem.shape, 0, reverse=False, cut=Marks(marks)))
+
+
 def _scan_each(
-    problems: Iterator[tuple[object, Problem]], device: Device | DeviceGroup | None, strategy: str, requested: Devices
+    chunks: Iterable[object], stream: Stream, device: Device | DeviceGroup | None, requested: Devices
 ) -> Iterator[object]:
     """Yield the result of each chunk.
 
     Args:
-        problems: the chunks.
+        chunks: the chunks.
+        stream: what to do with them.
         device: where to scan chunks of NumPy.
-        strategy: as in `scan`.
         requested: the device that the caller asked for.
     """
+    given = iter(chunks)
+    begin = list(islice(given, 1))
+    chunks = chain(begin, given)
+    leaves: list[Array] = []
+    with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
+        _kind_of(tuple(begin), leaves)
+    if leaves:
+        yield from _scan_on_device(chunks, stream, requested)
+        return
+    problems = chunk_problems(chunks, stream)
     first = next(problems, None)
     if first is None:
         return
     x, opening = first
-    if is_on_device(opening):
-        check_not_everywhere(opening.everywhere, "chunks on a device")
-        yield from _scan_on_device(first, problems, strategy, requested)
-        return
-    device = choose_device_for(opening, device)
+    device = choose_device_for(opening, find_device_or_group((), None) if requested is None else device)
     if opening.everywhere and device is None and opening.source.storage_bytes:
         yield from _scan_spans_on_cpu(first, problems)
         return
@@ -236,50 +265,186 @@ def _scan_each(
 
     # Closed by name, because some versions of Python keep the frame of a generator that was closed, and so its memory.
     if isinstance(device, DeviceGroup):
-        scanned = device.executor_group.scan_stream(opening, others(), strategy)
+        scanned = device.executor_group.scan_stream(opening, others(), stream.strategy)
     else:
-        scanned = scan_stream(device._executor, opening, others(), strategy)
-    with closing(scanned) as stream:
-        for results in stream:
+        scanned = scan_stream(device._executor, opening, others(), stream.strategy)
+    with closing(scanned) as results_of_chunks:
+        for results in results_of_chunks:
             yield in_form_of(opening, x, results)
     if failures:
         raise failures[0]
 
 
-def _scan_on_device(
-    first: tuple[object, Problem], others: Iterator[tuple[object, Problem]], strategy: str, requested: Devices
-) -> Iterator[object]:
+# ----- Chunks on a device
+
+
+def _scan_on_device(chunks: Iterable[object], stream: Stream, requested: Devices) -> Iterator[object]:
     """Yield the results of chunks that are on a device. The carry from chunk to chunk stays there as well."""
-    opening = seeds_by_rows(first[1])
-    device = find_device_or_group(first[1].arrays, requested)
+    op, cuts = stream.op, stream.cuts
+    options: dict[str, Any] = {**stream.options, "compensated": stream.compensated, "strategy": stream.strategy}
+    del options["axis"], options["reverse"]
+    if cuts is not None:
+        # Each segment begins with the initial value, which the caller may overwrite in the meantime.
+        options["initial"] = over_arrays(_own, options["initial"])
+    opening: Problem | None = None
+    ends_with_carry = True
+    device: Device | None = None
+    carry: tuple[Array, ...] | None = None
+    kinds: set[Hashable] = set()
+    number = 0
+    for number, chunk in enumerate(chunks, 1):
+        x: Any = chunk
+        leaves: list[Array] = []
+        kind = _kind_of(x, leaves)
+        if kind not in kinds:
+            problem = _problem_of(x, op, stream.options, stream.compensated)
+            if opening is None:
+                opening = problem
+                ends_with_carry = cuts is None or _ends_with_carry(problem)
+                check_not_everywhere(problem.everywhere, "chunks on a device")
+            else:
+                check_alike(number, problem, opening)
+            found = find_device_or_group(problem.arrays, device or requested)
+            assert isinstance(found, Device)
+            device = found
+            if kind is None:
+                x = over_arrays(device.asarray, x)
+                _kind_of(x, leaves := [])
+            else:
+                kinds.add(kind)
+        cut = None
+        if cuts is not None:
+            cut = _cut_chunk(x, cuts.marks(number, leaves[0]._shape[0]), leaves[0].device, ends_with_carry)
+        result, carry = _scan_chunk(x, op, carry, cut, **options)
+        yield result
+    if cuts is not None:
+        cuts.finish(number)
+
+
+def _cut_chunk(x: object, marks: AnyArray, device: OpenedDevice, ends_with_carry: bool) -> tuple[object, ...] | None:
+    """Return the argument `cut` of `_scan_chunk`.
+
+    Args:
+        x: the chunk.
+        marks: a bool for each element: True if it is a head.
+        device: the device of the chunk.
+        ends_with_carry: True if the last result of a chunk is the carry after it.
+    """
+
+    def between(low: int, high: int) -> object:
+        return over_arrays(lambda array: slice_axis(array, 0, low, high), x)
+
+    heads = marks.nonzero()[0]
+    if not len(heads):
+        return None
+    first, last, size = int(heads[0]), int(heads[-1]), len(marks)
+    head, tail = between(0, first) if first else None, None if ends_with_carry else between(last, size)
+    return head, between(first, size), tail, new_array(device, as_words(marks[first:]))
+
+
+def _own(value: object) -> object:
+    """Return a copy of an array; other values as they are."""
+    return value.copy() if isinstance(value, (Array, np.ndarray)) else value
+
+
+def _kind_of(x: object, leaves: list[Array]) -> Hashable:
+    """Return a value that is equal for chunks with equal fields of equal dtypes on one device; None if none is known.
+
+    Args:
+        x: the chunk.
+        leaves: takes its arrays on a device, depth first.
+    """
+    if isinstance(x, Array):
+        leaves.append(x)
+        return x.device, x._dtype, len(x._shape), x._shape[1:]
+    parts = parts_of(x)
+    if parts is None:
+        return None
+    kinds = [_kind_of(part, leaves) for part in parts]
+    return None if None in kinds else (type(x), tuple(x) if isinstance(x, dict) else None, *kinds)
+
+
+@launchable_with("initial", data=["initial"])
+def _scan_chunk(
+    x: object,
+    op: object,
+    carry: tuple[Array, ...] | None,
+    cut: tuple[Any, ...] | None,
+    *,
+    exclusive: bool = False,
+    initial: object = None,
+    dtype: object = None,
+    before: Mapped | None = None,
+    after: Mapped | None = None,
+    compensated: bool = False,
+    strategy: str = "auto",
+    reproducible: str | None = None,
+) -> tuple[object, tuple[Array, ...] | None]:
+    """Return the results of a chunk on a device, and the carry after it.
+
+    Args:
+        x: the chunk.
+        op, exclusive, initial, dtype, before, after, compensated, strategy, reproducible: as in `scan_chunks`.
+        carry: the combination of the elements since the last head, an array for each field; None without elements.
+        cut: the elements before the first head in the chunk, or None; those from it on; those from the last head on,
+            or None if the carry is the last result; and the bits of the heads from the first one on. None if the chunk
+            has no head.
+    """
+    options: ProblemOptions = {
+        "axis": 0,
+        "exclusive": exclusive,
+        "reverse": False,
+        "initial": initial,
+        "dtype": dtype,
+        "before": before,
+        "after": after,
+        "reproducible": reproducible,
+    }
+    whole = _problem_of(x, op, options, compensated)
+    device = find_device_or_group(whole.arrays, None)
     assert isinstance(device, Device)
     executor = device._executor
-    carry: tuple[Any, ...] | None = None
-    for number, (x, given) in enumerate(chain([first], others), 1):
-        check_alike(number, given, opening)
-        find_device_or_group(given.arrays, device)
-        problem = replace(given, seeds=opening.seeds)
-        fields = problem.destination.fields
-        results = [empty(executor.context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
-        start = 0
-        for span in _spans(problem, carry):
-            if span.size:
-                own = [slice_axis(result, 0, start, start + span.size) for result in results]
-                scan_device(executor, span, strategy, out=own)
-                carry = _carry_on_device(executor, span, own)
-                start += span.size
-        yield in_form_of(problem, x, [Array._of(device, result) for result in results])
+    spans = []
+    tail = whole
+    if cut is None or cut[0] is not None:
+        span = whole if cut is None else _problem_of(cut[0], op, options, compensated)
+        tail = seeds_by_rows(span) if carry is None else replace(span, initial=True, seeds=carry)
+        spans.append(tail)
+    if cut is not None:
+        following = seeds_by_rows(_problem_of(cut[1], op, options, compensated))
+        spans.append(_with_marks(following, cut[3]))
+        tail = following if cut[2] is None else seeds_by_rows(_problem_of(cut[2], op, options, compensated))
+    results = [empty(executor.context, (whole.size, *f.shape), f.scalar.dtype) for f in whole.destination.fields]
+    start = 0
+    for span in spans:
+        if span.size:
+            own = [slice_axis(result, 0, start, start + span.size) for result in results]
+            scan_device(executor, span, strategy, out=own)
+            start += span.size
+    if whole.size:
+        carry = tuple(Array._of(device, array) for array in _carry_after(executor, tail, results))
+    return in_form_of(whole, x, [Array._of(device, result) for result in results]), carry
 
 
-def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
-    """Return the seeds for the elements after a scan: the combination of the elements since its last head."""
-    last = problem.size - 1
-    if not problem.exclusive and make_unrounded(problem) is problem:
-        return tuple(duplicate(slice_axis(result, 0, last, last + 1)) for result in results)
-    marks = np.zeros(1) if problem.heads is None else problem.heads.cut.array
-    begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
-    tail = replace(cut(problem, 0, begin, problem.size), heads=None)
-    return tuple(reduce_on_device(executor, tail, tail.seeds if tail.initial else None))
+def _ends_with_carry(problem: Problem) -> bool:
+    """Return True if the last result of a chunk is the carry after it."""
+    return not problem.exclusive and make_unrounded(problem) is problem
+
+
+def _carry_after(executor: Executor, tail: Problem, results: Sequence[DeviceArray]) -> Sequence[DeviceArray]:
+    """Return the combination of the elements since the last head, one array for each field.
+
+    Args:
+        executor: the executor of the device.
+        tail: the scan of these elements.
+        results: the results of the chunk.
+    """
+    if _ends_with_carry(tail):
+        return [duplicate(slice_axis(result, 0, result.shape[0] - 1, result.shape[0])) for result in results]
+    return reduce_on_device(executor, tail, tail.seeds if tail.initial else None)
+
+
+# ----- Chunks of NumPy without a device
 
 
 def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[object]:

@@ -112,9 +112,13 @@ def elements_of(array: DeviceArray) -> StridedView:
 
 def slice_axis(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArray:
     """Return the view of an array between two indices of an axis."""
-    shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
+    shape = array.shape
+    part = (*shape[:axis], high - low, *shape[axis + 1 :])
+    if axis == 0 and array._strides is None and array._owner is not None:
+        start = array.offset + low * prod(shape[1:]) * array._dtype.itemsize
+        return array._made(array._owner, part, array._dtype, start, None)
     strides = array.strides
-    return array._view_at(shape, strides, low * strides[axis])
+    return array._view_at(part, strides, low * strides[axis])
 
 
 def duplicate(array: DeviceArray) -> DeviceArray:

@@ -92,12 +92,14 @@ class Layout:
         spec: the whole scan.
         parts: its parts; empty if they are made one by one.
         capabilities: the device's capabilities when the layout was made.
+        settled_length: the least length of a row of chunks from which on its tile is always the same.
         plans: the parts' plans, by the part's first element.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
+    settled_length: int = 0
     plans: dict[int, ScanPlan] = field(default_factory=dict)
 
 

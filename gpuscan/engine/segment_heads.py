@@ -87,7 +87,7 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     words = -(-heads.row_length // 32)
     cut: Cut = heads.cut
     if isinstance(cut, Marks):
-        return upload_array(context, heads.row_words)
+        return cut.array if isinstance(cut.array, DeviceArray) else upload_array(context, heads.row_words)
     if not isinstance(cut.array, DeviceArray):
         by_keys = isinstance(cut, Keys)
         item = cut.array.dtype.itemsize if by_keys else 4

@@ -17,7 +17,8 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits
-from gpuscan.engine.job import Job
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import prepare_problem, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
@@ -25,7 +26,7 @@ from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.segments import Flags, as_words
+from gpuscan.problem.segments import Flags, Marks, as_words
 
 Leaves = list[AnyArray]
 
@@ -115,6 +116,29 @@ class ChunkQueue:
         for chunk, _, end in self._slices.pop(part.start):
             chunk.done = end
 
+    def as_one_row(self, opening: Problem) -> Problem:
+        """Return the scan of all chunks that wait. No part has taken any of their elements.
+
+        Args:
+            opening: the first chunk.
+        """
+        chunks = self._unfinished
+        leaves = tuple(map(np.concatenate, zip(*[chunk.leaves for chunk in chunks], strict=True)))
+        heads = opening.heads
+        if heads is not None:
+            marks = np.concatenate([chunk.marks for chunk in chunks if chunk.marks is not None])
+            heads = replace(heads, shape=(self.arrived,), cut=Marks(marks))
+        whole = replace(opening, leaves=leaves, shape=(self.arrived,), heads=heads)
+        return whole if heads is not None else whole.as_rewrite_of(opening, f"a row of {self.arrived}")
+
+    def finish_all(self, results: Leaves) -> None:
+        """Take the results of `as_one_row`."""
+        start = 0
+        for chunk in self._unfinished:
+            for own, result in zip(chunk.results, results, strict=True):
+                own[...] = result[start : start + chunk.length]
+            start, chunk.done = start + chunk.length, chunk.length
+
     def pop_finished(self) -> Iterator[Chunk]:
         """Yield the chunks at the front of the queue that are completely computed."""
         while self._unfinished and self._unfinished[0].done == self._unfinished[0].length:
@@ -182,7 +206,8 @@ def scan_stream(
     """Yield the results of each chunk, in order.
 
     The tile, which fixes the order of combination, depends on the length of the whole row. So the first results come
-    when the row is long enough that more elements would not change the tile, or when the chunks end.
+    when the row is long enough that more elements would not change the tile, or when the chunks end. Chunks that end
+    before that are scanned as one array.
 
     Args:
         executor: the executor of the device.
@@ -206,10 +231,21 @@ def scan_stream(
         return unpack_results(as_given, chunk.results) if bring_together else chunk.results
 
     opening = pack(opening)
+
+    def make_layout() -> Layout:
+        spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
+        return Layout(spec, (), context.capabilities, find_settled_length(spec, executor))
+
     queue = ChunkQueue(chain([opening], map(pack, others)))
-    spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
-    if not queue.await_elements(find_settled_length(spec, executor)) and queue.arrived:
-        spec = replace(spec, row_length=queue.arrived)
+    layout_key = opening.layout_key and (opening.layout_key, "stream")
+    layout = executor.planner.layout(layout_key, strategy, make_layout)
+    if not queue.await_elements(layout.settled_length):
+        if queue.arrived:
+            whole = queue.as_one_row(opening)
+            queue.finish_all(scan_host(executor, whole, strategy, piece_bytes=piece_bytes))
+        yield from map(in_form, queue.pop_finished())
+        return
+    spec = layout.spec
     unit = piece_unit(spec, tuple(tile_on(context, spec, subgroups) for subgroups in (True, False)))
     length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
     fields = opening.source.fields, opening.destination.fields

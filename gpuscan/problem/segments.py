@@ -54,10 +54,11 @@ class Marks:
     """Segments of the only row, which is a part of a longer one, so that its first element need not be a head.
 
     Attributes:
-        array: a bool for each element, in the order of the scan: True if it is a head.
+        array: a bool for each element, in the order of the scan: True if it is a head. On a device, the words of
+            `as_words` instead.
     """
 
-    array: Flags
+    array: Any
 
 
 # What cuts rows into segments.
@@ -165,7 +166,8 @@ class Heads:
     def _in_row(self, start: int, count: int, row: int = 0) -> Flags:
         """Return the flags of a part of one row."""
         if isinstance(self.cut, Marks):
-            return self.cut.array[start : start + count]
+            marks: Flags = self.cut.array[start : start + count]
+            return marks
         flags = np.zeros(count, bool)
         if not count:
             return flags
@@ -241,8 +243,9 @@ class Heads:
 
 def as_words(flags: Flags) -> AnyArray:
     """Return flags as 32-bit words, with the first flag in the lowest bit of the first word."""
-    bits = np.packbits(flags, bitorder="little")
-    return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
+    words = np.zeros(-(-len(flags) // 32), "<u4")
+    words.view(np.uint8)[: -(-len(flags) // 8)] = np.packbits(flags, bitorder="little")
+    return words.astype(np.uint32, copy=False)
 
 
 def heads_of(

@@ -162,7 +162,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
 
 @dataclass
 class Counted:
-    """Python calls that a function makes."""
+    """Python calls that a function makes, also in threads that it starts."""
 
     calls: int = 0
 
@@ -175,11 +175,13 @@ class Counted:
 
         collects = gc.isenabled()
         gc.disable()
+        threading.setprofile(count_one)
         sys.setprofile(count_one)
         try:
             call()
         finally:
             sys.setprofile(None)
+            threading.setprofile(None)
             if collects:
                 gc.enable()
         return self.calls

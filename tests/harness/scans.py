@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
 from gpuscan.api.reductions import make_segmented_reduction
-from gpuscan.api.scan_chunks import chunk_problems
+from gpuscan.api.scan_chunks import Stream, chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
@@ -28,7 +28,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.chunk_cuts import chunk_cuts
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, ProblemOptions
 from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
 
@@ -112,7 +112,8 @@ def scan_chunks_with(
     device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int, segments: Any = None, keys: Any = None
 ) -> Generator[Array, None, None]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
-    pairs = chunk_problems(chunks, "add", {"axis": 0}, compensated=False, cuts=chunk_cuts(segments, keys))
+    options: ProblemOptions = {"axis": 0, "exclusive": False, "reverse": False}
+    pairs = chunk_problems(chunks, Stream("add", options, False, chunk_cuts(segments, keys), "auto"))
     problems = (problem for _, problem in pairs)
     stream = scan_stream(device._executor, next(problems), problems, "auto", piece_bytes)
     with closing(stream):

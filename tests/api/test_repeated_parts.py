@@ -1,0 +1,131 @@
+"""Calls that come again, of chunks: each chunk launches a program, and computes what the long way computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted
+from tests.harness.builds import count_waits
+from tests.harness.devices import count_programs
+from tests.oracle import assert_same
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(31)
+# Python calls of a repeated stream beside those of its programs: the first chunk is checked.
+ONCE = 100
+
+
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+# Options of streams of integers, of small floats, and of pairs of floats.
+STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("i", {}),
+    "from a number": ("i", {"initial": 3, "op": "maximum"}),
+    "exclusive": ("i", {"exclusive": True, "initial": 2}),
+    "float16": ("h", {}),
+    "compensated": ("f", {"compensated": True}),
+    "maps": ("i", {"before": lambda v: v * 2, "after": lambda v: v + 1, "exclusive": True}),
+    "a tuple": ("pair", {"op": affine}),
+    "a dict": ("dict", {"op": lambda l, r: {"a": l["a"] + r["a"], "b": np.maximum(l["b"], r["b"])}}),
+}
+
+
+def draw_row(kind: str, count: int) -> Any:
+    """Return a row of numbers, of which no sum is rounded."""
+    if kind == "pair":
+        return RNG.choice([-1, 1], count).astype(np.float32), draw_row("f", count)
+    if kind == "dict":
+        return {"a": draw_row("i", count), "b": draw_row("f", count)}
+    return RNG.integers(-2, 3, count).astype({"i": np.int32, "h": np.float16, "f": np.float32}[kind])
+
+
+def over(function: Callable[..., Any], *bundles: Any) -> Any:
+    """Return the bundle of a function of the arrays of some bundles."""
+    if isinstance(bundles[0], dict):
+        return {name: over(function, *[bundle[name] for bundle in bundles]) for name in bundles[0]}
+    if isinstance(bundles[0], tuple):
+        return tuple(over(function, *parts) for parts in zip(*bundles, strict=True))
+    return function(*bundles)
+
+
+def cut_row(row: Any, ends: Sequence[int]) -> list[Any]:
+    """Return the parts of a row that end at some indices."""
+    return [
+        over(lambda leaf, low=low, high=high: leaf[low:high], row) for low, high in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def check_stream(found: Sequence[Any], row: Any, ends: Sequence[int], options: dict[str, Any]) -> None:
+    """Assert that a stream has the results of its whole row."""
+    wanted = cut_row(gs.scan(row, device="numpy", **options), ends)
+    for part, expected in zip(found, wanted, strict=True):
+        over(lambda a, b: assert_same(np.asarray(a), b), part, expected)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("cut", ["", "keys", "segments"])
+def test_chunks_on_a_device(device: gs.Device, kind: str, cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that chunks of known lengths launch programs, wait for nothing and take few calls."""
+    form, options = STREAMS[kind]
+    for number, ends in enumerate(
+        [(300, 600, 900), (300, 600, 900), (300, 600, 900), (300, 600, 900), (200, 777, 777, 1000)]
+    ):
+        row = draw_row(form, ends[-1])
+        chunks = [over(device.asarray, part) for part in cut_row(row, ends)]
+        keys = np.cumsum(RNG.random(ends[-1]) < 0.01)
+        offsets = [0, *np.flatnonzero(keys[1:] != keys[:-1]) + 1, ends[-1]]
+        cuts: dict[str, Any] = {"keys": keys} if cut == "keys" else {"segments": offsets} if cut else {}
+        given = {"keys": cut_row(keys, ends)} if cut == "keys" else cuts
+        call = partial(lambda x, more: list(gs.scan_chunks(x, **more)), chunks, options | given)
+        check_stream(call(), row, ends, options | cuts)
+        if number == 3:
+            device.synchronize()
+            before = count_programs(device)
+            with monkeypatch.context() as patched:
+                waits = count_waits(device, patched)
+                found = call()
+                assert not waits
+            assert count_programs(device) == before > 0
+            check_stream(found, row, ends, options | cuts)
+            with device.profile() as profile:
+                call()
+            # Each chunk has results, and the carry after it; the cuts of each are uploaded.
+            fields = 1 if form in ("i", "h", "f") else 2
+            results = 3 * (fields + max(fields, 1 + ("compensated" in options)))
+            most = ONCE + 3 * FIRST * (1 + bool(cut))
+            most += EACH_STAGE * (len(profile.spans) - 3) + EACH_RESULT * (results - 3)
+            calls = min(Counted().of(call) for _ in range(3))
+            assert calls <= most, (calls, most)
+
+
+def test_initial_values_that_change(device: gs.Device) -> None:
+    """Assert that all segments of a stream begin with the value that the first chunk began with."""
+    row, keys = draw_row("i", 90), np.arange(90) // 20
+    for initial in (np.array(5, np.int32), device.asarray(np.array(7, np.int32))):
+        options: dict[str, Any] = {"initial": initial}
+        number = int(initial)
+        chunks = (device.asarray(part) for part in np.split(row, 3))
+        stream = gs.scan_chunks(chunks, keys=np.split(keys, 3), **options)
+        found = [next(stream)]
+        initial[...] = 100
+        found += stream
+        check_stream(found, row, (30, 60, 90), {"keys": keys, "initial": np.int32(number)})
+
+
+def test_chunks_of_numpy(device: gs.Device) -> None:
+    """Assert that short streams of NumPy arrays are planned once."""
+    row = draw_row("i", 1000)
+    call = partial(lambda parts: list(gs.scan_chunks(parts, device=device)), np.split(row, 4))
+    for _ in range(3):
+        check_stream(call(), row, (250, 500, 750, 1000), {})
+    calls = min(Counted().of(call) for _ in range(3))
+    assert calls <= 500, calls
