@@ -46,7 +46,7 @@ class ArrayIndex:
 def is_array_index(index: object) -> bool:
     """Return True if an index picks elements by arrays, lists or bools, so that the result is no view."""
     for part in index if isinstance(index, tuple) else (index,):
-        if isinstance(part, (list, tuple, bool)) or is_mask(part) or getattr(part, "shape", None):
+        if isinstance(part, (list, tuple, range, bool)) or is_mask(part) or getattr(part, "shape", None):
             return True
     return False
 
@@ -88,16 +88,18 @@ def parts_of(index: object, shape: Axes) -> list[Any]:
 def _check_part(part: object) -> Any:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
-    if isinstance(part, (list, tuple)):
+    if isinstance(part, (list, tuple, range)):
         array = as_array(part)
         part = array.astype(np.intp) if not array.size else array
-    if isinstance(part, bool):
+    if isinstance(part, (bool, np.bool_)):
         return np.asarray(part)
     if getattr(part, "shape", ()) == () and not is_mask(part) and (number := as_integer(part)) is not None:
         return number
+    if hasattr(type(part), "__array__") and not isinstance(part, (np.generic, OnDevice)):
+        part = as_array(part)
     if isinstance(part, (np.ndarray, OnDevice)) and part.dtype.kind in "iub":
         return part
-    what = f"of dtype {part.dtype}" if hasattr(part, "dtype") else abbreviate(part)
+    what = f"of dtype {part.dtype}" if isinstance(part, (np.ndarray, OnDevice)) else abbreviate(part)
     raise IndexError(
         f"an index {what} was asked for, but indices are integers, slices, ..., None, and arrays of integers or bools. "
         "Convert other numbers with .astype(np.int64)"

@@ -29,6 +29,10 @@ INDICES: tuple[Any, ...] = (
     (True,),
     (False,),
     ([1, 0], True),
+    (np.True_,),
+    ([1, 0], np.False_),
+    (range(2),),
+    (slice(None), range(3, 0, -1)),
     ([],),
     (slice(1, 3), [[0, 1]], None, 1),
     (0, Ellipsis, [1, 0], [1, 1]),
@@ -149,6 +153,8 @@ def test_wrong_indices(device: gs.Device) -> None:
         ([1.5], "dtype float64"),
         ("x", "index 'x' was asked for"),
         (1.5, "index 1.5 was asked for"),
+        (np.float32, "index <class 'numpy.float32'> was asked for"),
+        (([0], np.float32(1)), r"index np.float32\(1.0\) was asked for"),
         (device.asarray(x), r"an index of dtype float32"),
         (np.ones(3, bool), r"a mask of shape \(3,\)"),
         (device.asarray(np.ones((5, 4), bool)), r"a mask of shape \(5, 4\)"),
@@ -160,6 +166,8 @@ def test_wrong_indices(device: gs.Device) -> None:
             with pytest.raises(IndexError, match=match) as caught:
                 call()
             assert "..." not in str(caught.value).replace("slices, ..., None", "").replace("ellipses (...)", "")
+    with pytest.raises(TypeError, match="a ShardedArray was passed"):
+        a[gs.ShardedArray.from_numpy(np.arange(2), [device])]
     with pytest.raises(ValueError, match=r"shape \(7,\) .* shape \(2, 5\)"):
         a[[0, 1]] = np.ones(7)
     for index in (np.array([1, 4]), np.array([-5, 0]), np.array([2**40, 0]), np.array([-(2**40), 1])):
