@@ -10,7 +10,9 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.array_types import AnyDType
 from gpuscan.device.adapters import adapter_number, names
+from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
 
@@ -84,9 +86,26 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
     return devices
 
 
-class Distributed:
-    """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` call its methods for bundles of such arrays."""
+class WholeArray(OnDevice):
+    """The shape and the dtype of an array on several devices, by which its calls are checked. It has no elements."""
 
+    def __init__(self, shape: tuple[int, ...], dtype: AnyDType) -> None:
+        self.shape, self.dtype = shape, dtype
+
+
+class Distributed:
+    """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` call its methods for bundles of such arrays.
+
+    Attributes:
+        shape, axis, shards, devices: as in `gpuscan.ShardedArray`.
+        whole: the array without its elements.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+    shards: tuple[Array, ...]
+    devices: tuple[OpenedDevice, ...]
+    whole: WholeArray
     # What other functions refuse it by, instead of copying it to NumPy.
     is_sharded = True
 

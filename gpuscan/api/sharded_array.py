@@ -5,41 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, pairwise, product
-from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
+from itertools import chain, product
+from math import prod
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
-from gpuscan.api.call_device import Devices, Distributed, resolve_devices
+from gpuscan.api.call_device import Devices, Distributed, WholeArray, resolve_devices
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.reduce import reduce
 from gpuscan.api.reduced_axes import ReducedAxes, find_axes
 from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan import scan
+from gpuscan.api.shard_problems import (
+    are_divided_alike,
+    cut_shards,
+    edges_of,
+    in_order,
+    make_shard_problems,
+    shards_of,
+    whole_shape,
+    without_elements,
+)
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.engine.executor_group import naming
-from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
+from gpuscan.engine.shards import reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import cut_into_shards
 from gpuscan.planning.strategies import check_strategy, strategy_asked_for
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
-from gpuscan.problem.cache import find_or_make_problem
-from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, resolve_axis
 from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
-from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
+from gpuscan.problem.segments import Offsets, heads_of
+from gpuscan.reference import scan as reference
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
-
-T = TypeVar("T")
 
 
 class ShardedArray(Distributed):
@@ -67,13 +75,16 @@ class ShardedArray(Distributed):
 
     def __init__(self, shards: tuple[Array, ...], axis: int) -> None:
         self.shards, self.axis = shards, axis
-        length = sum(shard.shape[axis] for shard in shards)
-        first = shards[0]
-        self.shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-        self.ndim = len(self.shape)
-        self.dtype = first.dtype
-        self.nbytes = sum(shard.nbytes for shard in shards)
-        self.devices = tuple({id(shard.device): shard.device for shard in shards}.values())
+        self.nbytes, length, devices = 0, 0, {}
+        for shard in shards:
+            self.nbytes += shard.nbytes
+            length += shard.shape[axis]
+            devices[id(shard.device)] = shard.device
+        shape = shards[0].shape
+        self.shape = (*shape[:axis], length, *shape[axis + 1 :])
+        self.ndim, self.dtype = len(shape), shards[0].dtype
+        self.devices = tuple(devices.values())
+        self.whole = WholeArray(self.shape, self.dtype)
 
     @classmethod
     def from_numpy(cls, x: object, devices: Devices, axis: int = 0) -> ShardedArray:
@@ -149,32 +160,35 @@ class ShardedArray(Distributed):
         # Shards are on several devices, so all of them get offsets from the CPU.
         segments = None if options["segments"] is None else as_array(options["segments"])
         pairs, with_total = as_flag("compensated", compensated), as_flag("return_total", return_total)
-        (first, *_) = find_sharded_leaves(x)
+        leaves = find_sharded_leaves(x)
+        first = leaves[0]
         uncut = options.copy()
         del uncut["segments"], uncut["keys"]
-        problems = make_shard_problems(x, op, first, uncut, pairs)
+        problems = make_shard_problems(x, op, leaves, uncut, pairs)
         shards = cut_shards(problems, first, segments, options["keys"])
-        outputs = check_sharded_out(problems[0], out, first)
-        # An error on one device must not leave the input half overwritten by the others.
-        may_fail = strategy_asked_for(strategy) not in ("auto", "three_dispatch")
-        apart = outputs is not None and may_fail and overlap(find_sharded_leaves(x), outputs)
-        if outputs is not None and not apart:
-            targets = [[output.shards[number] for output in outputs] for number in range(len(shards))]
-            shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
+        outputs, apart = None, False
+        if out is not None:
+            outputs = check_sharded_out(problems[0], out, first)
+            # An error on one device must not leave the input half overwritten by the others.
+            may_fail = strategy_asked_for(strategy) not in ("auto", "three_dispatch")
+            apart = may_fail and overlap(leaves, outputs)
+            if not apart:
+                targets = [[output.shards[number] for output in outputs] for number in range(len(shards))]
+                shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
         problem = shards[0].problem
         in_results = not problem.exclusive and problem.heads is None and 0 not in first.shape
         total = None
         if with_total and not in_results:
             # Before the results are written, perhaps over the input.
             del uncut["exclusive"]
-            total = _total(x, op, first, uncut, pairs)
-        if problem.axis == first.axis and 0 not in first.shape:
+            total = _total(x, op, leaves, uncut, pairs)
+        if problem.axis == first.axis and len(shards) > 1 and 0 not in first.shape:
             scanned = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
         else:
             scanned = scan_apart(shards, strategy)
         results = _join_shards(scanned, first, first.axis)
-        if outputs is not None and apart:
-            write_results(tuple(results), tuple(outputs))
+        if apart:
+            write_results(tuple(results), tuple(outputs or ()))
         result = problem.destination.structure.build_bundle(results) if out is None else out
         if not with_total:
             return result
@@ -206,7 +220,7 @@ class ShardedArray(Distributed):
         """
         _refuse(refused)
         keepdims = as_flag("keepdims", keepdims)
-        axes = find_axes(shard_of(x, 0), resolve(op), axis)
+        axes = find_axes(without_elements(x), resolve(op), axis)
         result = _reduction(x, op, axes, options)
         if keepdims and options["segments"] is None:
             (first, *_) = find_sharded_leaves(x)
@@ -239,6 +253,15 @@ class ShardedArray(Distributed):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __bool__(self) -> bool:
+        size = prod(self.shape)
+        if size != 1:
+            raise ValueError(
+                f"the truth of a gpuscan.ShardedArray of shape {self.shape} was asked for, but it has {size} elements. "
+                'Reduce it first: gpuscan.reduce(array, "logical_and") or "logical_or"'
+            )
+        return bool(self.numpy())
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{shard.shape[self.axis]} on {shard.device!r}" for shard in self.shards)
@@ -284,25 +307,13 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
     return sharded
 
 
-def are_divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
-    """Return True if two arrays are divided along the same axis, into shards of equal length on the same devices."""
-    if one.axis != other.axis or len(one.shards) != len(other.shards):
-        return False
-    pairs = zip(one.shards, other.shards, strict=True)
-    return all(a.device is b.device and a.shape[one.axis] == b.shape[one.axis] for a, b in pairs)
-
-
-def shard_of(x: object, number: int) -> object:
-    """Return the same bundle of the shards of this number."""
-    return over_arrays(lambda leaf: leaf.shards[number], x)
-
-
 # ----- Scans and reductions
 
 
 def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOptions) -> object:
     """Return the reduction of a bundle of sharded arrays without the axes."""
-    (first, *_) = find_sharded_leaves(x)
+    leaves = find_sharded_leaves(x)
+    first = leaves[0]
     if 0 in first.shape:
         # Without elements, nothing is gained by computing on the devices.
         given: dict[str, Any] = {**options, "axis": axes.axes}
@@ -320,7 +331,7 @@ def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOp
         return reduce(last, op, axis=axes.axes[:-1], initial=options["initial"], after=options["after"])
     uncut: ProblemOptions = {**options, "axis": axes.axis, "exclusive": False, "reverse": False}
     del uncut["segments"]
-    problems = make_shard_problems(x, op, first, uncut)
+    problems = make_shard_problems(x, op, leaves, uncut)
     if segments is None:
         return _reduce_rows(problems, first)
     shards = cut_shards(problems, first, segments, None)
@@ -346,11 +357,14 @@ def _refuse(options: Mapping[str, object]) -> None:
 
 def _join_shards(parts: Sequence[Sequence[DeviceArray]], first: ShardedArray, axis: int) -> list[ShardedArray]:
     """Return the arrays that each shard's results, one for each field, are the shards of."""
-    devices = [shard.device for shard in first.shards]
-    return [
-        ShardedArray(tuple(Array._of(d, r[number]) for d, r in zip(devices, parts, strict=True)), axis)
-        for number in range(len(parts[0]))
-    ]
+    results = []
+    for number in range(len(parts[0])):
+        shards = []
+        for shard, part in zip(first.shards, parts, strict=True):
+            array = part[number]
+            shards.append(array if isinstance(array, Array) else Array._of(shard.device, array))
+        results.append(ShardedArray(tuple(shards), axis))
+    return results
 
 
 def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
@@ -366,23 +380,23 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
     return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
 
 
-def _total(x: object, op: Operation, first: ShardedArray, options: ProblemOptions, pairs: bool) -> object:
+def _total(x: object, op: Operation, leaves: Sequence[ShardedArray], options: ProblemOptions, pairs: bool) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
-    if 0 in first.shape:
+    if 0 in leaves[0].shape:
         reduction_options: dict[str, Any] = {name: value for name, value in options.items() if name != "reverse"}
         return reduce(over_arrays(ShardedArray.numpy, x), op, **reduction_options)
-    return _reduce_rows(make_shard_problems(x, op, first, options, pairs), first)
+    return _reduce_rows(make_shard_problems(x, op, leaves, options, pairs), leaves[0])
 
 
 def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
     """Return the reduction of each row: NumPy's along the divided axis, else sharded."""
     problem = problems[0]
     divided = problem.axis == first.axis
-    shards = shards_of([replace(p, keep_last_only=True) for p in problems], first, [False] * len(problems))
+    shards = shards_of([p.as_reduction() for p in problems], first, [False] * len(problems))
     structure, fields = problem.destination.structure, problem.destination.fields
     shape = tuple(n for i, n in enumerate(whole_shape(problem, first)) if i != problem.axis)
     if divided:
-        reduced = reduce_shards(in_order(shards, problem.reverse))
+        reduced = reduce_shards(in_order(shards, problem.reverse), _finish_rows)
         shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(reduced, fields, strict=True)]
         return assemble_arrays(structure, shaped, axes=len(shape))
     parts = scan_apart(shards, "auto")
@@ -391,6 +405,16 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
         lead = tuple(n for i, n in enumerate(shard_problem.shape) if i != shard_problem.axis)
         viewed.append([array._view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
     return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
+
+
+def _finish_rows(problem: Problem, values: Sequence[AnyArray]) -> list[AnyArray]:
+    """Return results of rows: mapped by `after`, and rounded."""
+    with np.errstate(all="ignore"):
+        rows = values if problem.after is None else reference.apply_after(problem, values)
+        return [
+            reference.broadcast_values(row, field.scalar.dtype, (problem.rows, *field.shape))
+            for row, field in zip(rows, problem.destination.fields, strict=True)
+        ]
 
 
 def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> object:
@@ -421,187 +445,16 @@ def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments:
     return assemble_arrays(whole.destination.structure, results, axes=len(shape))
 
 
-# ----- Problems and segments of shards
-
-
-def make_shard_problems(
-    x: object, op: object, first: ShardedArray, options: ProblemOptions, pairs: bool = False
-) -> list[Problem]:
-    """Return the call as a problem for each shard, with the initial values of its rows.
-
-    Args:
-        x, op: as in `gpuscan.scan`.
-        first: one of the arrays.
-        options: the options of `make_problem`, without segments and keys.
-        pairs: True for a compensated sum.
-
-    Raises:
-        TypeError: `before` takes an index.
-        ValueError: the arrays are divided along an axis of the element; or as `make_problem`.
-    """
-    initial, exclusive = options.get("initial"), options.get("exclusive", False)
-    plain = options.copy()
-    plain.pop("initial", None)
-    if initial is not None:
-        # The initial values are cut afterwards, and stand for the identity.
-        plain["exclusive"] = False
-    problems = []
-    for number in range(len(first.shards)):
-        part, operator, own = shard_of(x, number), op, plain
-        if pairs:
-            part, operator, own = as_pairs(part, op, plain)
-        problems.append(find_or_make_problem(part, operator, **own))
-    if problems[0].indexed:
-        raise TypeError(
-            "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, but shards do "
-            "not know where they begin. Pass a function of one element, and the indices as one more array of a bundle"
-        )
-    if first.axis >= len(problems[0].shape):
-        raise ValueError(
-            f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
-            "element. Divide it along another axis"
-        )
-    if initial is None:
-        return problems
-    started = []
-    axis, value = problems[0].axis, (initial, np.float32(0)) if pairs else initial
-    others = [n for i, n in enumerate(whole_shape(problems[0], first)) if i != axis]
-    for problem, (begin, end) in zip(problems, edges_of(first), strict=True):
-        seeds = initial_rows(value, problem.element, tuple(others))
-        if axis != first.axis:
-            rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
-            fields = problem.element.fields
-            wide = [np.asarray(seed).reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
-            seeds = tuple(rows_of_field.reshape(-1, *f.shape) for rows_of_field, f in zip(wide, fields, strict=True))
-        started.append(replace(problem, seeds=seeds, initial=True, exclusive=as_flag("exclusive", exclusive)))
-    return started
-
-
-def whole_shape(problem: Problem, first: ShardedArray) -> tuple[int, ...]:
-    """Return the shape of the whole array, without the axes of the element."""
-    return first.shape[: len(problem.shape)]
-
-
-def edges_of(first: ShardedArray) -> list[tuple[int, int]]:
-    """Return where each shard begins and ends along the divided axis."""
-    edges, begin = [], 0
-    for shard in first.shards:
-        edges.append((begin, begin + shard.shape[first.axis]))
-        begin = edges[-1][1]
-    return edges
-
-
-def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Sequence[bool]) -> list[Shard]:
-    numbers = {id(device): number for number, device in enumerate(first.devices)}
-    parts = zip(first.shards, problems, continues, strict=True)
-    return [Shard(shard.device._executor, numbers[id(shard.device)], p, goes_on) for shard, p, goes_on in parts]
-
-
-def in_order(parts: list[T], reverse: bool) -> list[T]:
-    """Return parts of an array in the order of the scan; or bring parts in that order back into the array's order."""
-    return parts[::-1] if reverse else parts
-
-
-# ----- Segments
-
-
-def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: object, keys: object) -> list[Shard]:
-    """Return the shards of a scan, each with its own segments.
-
-    Raises:
-        ValueError, TypeError: as `heads_of`; or the keys are on other devices than the elements, or cut each row of the
-            divided axis in its own way.
-    """
-    problem = problems[0]
-    shape, axis, reverse = whole_shape(problem, first), problem.axis, problem.reverse
-    divided = axis == first.axis
-    edges = edges_of(first)
-    # Where each shard begins, in the array: True if the segment of the element before goes on.
-    joints = [divided and begin > 0 for begin, _ in edges]
-    if isinstance(keys, ShardedArray):
-        parts = _key_shards(keys, shape, first, axis)
-        heads = [Heads(p.shape, axis, reverse, Keys(part)) for p, part in zip(problems, parts, strict=True)]
-        if divided:
-            _check_alike(keys, shape, axis)
-            joints = [False, *(_ends_alike(before, after, axis) for before, after in pairwise(parts))]
-    else:
-        if isinstance(keys, Array):
-            raise TypeError(
-                f"keys on {keys.device!r} were passed with a gpuscan.ShardedArray, which is on {len(first.devices)} "
-                "devices. Pass NumPy keys, or a gpuscan.ShardedArray of keys that is divided alike"
-            )
-        whole = heads_of(segments, keys, shape, axis, reverse)
-        heads = [cut_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
-        if whole is not None and divided:
-            if isinstance(whole.cut, Keys):
-                _check_alike(whole.cut.array, shape, axis)
-            for number, (begin, _) in enumerate(edges[1:], 1):
-                joints[number] = not _begins(whole, begin)
-    # A reversed scan comes to the end of a shard first.
-    continues = [*joints[1:], False] if reverse else joints
-    cut = [replace(p, heads=h) if h is not None else p for p, h in zip(problems, heads, strict=True)]
-    return shards_of(cut, first, continues)
-
-
-def _begins(heads: Heads, index: int) -> bool:
-    """Return True if a segment begins at an index of the axis."""
-    array = heads.cut.array
-    return index in array if isinstance(heads.cut, Offsets) else bool(array[index] != array[index - 1])
-
-
-def _check_alike(keys: AnyArray | ShardedArray, shape: tuple[int, ...], axis: int) -> None:
-    """Raise ValueError if keys cut each row of the divided axis in its own way."""
-    if keys.shape != shape[axis : axis + 1]:
-        raise ValueError(
-            f"keys of shape {keys.shape} were passed with a gpuscan.ShardedArray that is divided along the axis of the "
-            f"scan, but then all rows have the same keys. Pass keys of shape {shape[axis : axis + 1]}, or divide the "
-            "array along another axis"
-        )
-
-
-def _key_shards(keys: ShardedArray, shape: tuple[int, ...], first: ShardedArray, axis: int) -> tuple[Array, ...]:
-    """Return the keys of each shard.
-
-    Raises:
-        ValueError: they have another shape, or are divided in another way.
-    """
-    row = shape[axis : axis + 1]
-    if keys.shape not in (shape, row):
-        raise ValueError(
-            f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass keys of shape {row}, the same "
-            f"for every row, or {shape}, one for each element"
-        )
-    lengths = [(s.device, s.shape[keys.axis]) for s in keys.shards]
-    alike = keys.shape == shape and are_divided_alike(keys, first)
-    if not alike and axis == first.axis and keys.shape == row:
-        alike = lengths == [(s.device, s.shape[first.axis]) for s in first.shards]
-    if not alike:
-        raise ValueError(
-            "keys were passed as a gpuscan.ShardedArray that is divided in another way than the elements. Make it by "
-            "gpuscan.ShardedArray.from_numpy with the same devices and axis, or pass NumPy keys"
-        )
-    return keys.shards
-
-
-def _ends_alike(before: Array, after: Array, axis: int) -> bool:
-    """Return True if the last key of a shard equals the first one of the next shard."""
-    all_before = (slice(None),) * (axis if before.ndim > 1 else 0)
-    last, begin = before[(*all_before, slice(-1, None))].numpy(), after[(*all_before, slice(0, 1))].numpy()
-    return bool((last == begin).all())
-
-
 # ----- Arrays passed as out
 
 
-def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> list[ShardedArray] | None:
-    """Return the arrays of `out`, depth first; None without.
+def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> list[ShardedArray]:
+    """Return the arrays of `out`, depth first.
 
     Raises:
         TypeError: one is no sharded array, or has another dtype.
         ValueError: one has another shape or is divided in another way, or two share memory.
     """
-    if out is None:
-        return None
     arrays: list[ShardedArray] = []
     for array, field in zip(fields_of(out, problem.destination, "out"), problem.destination.fields, strict=True):
         if not isinstance(array, ShardedArray):

@@ -10,13 +10,16 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.elements import compute_dtype
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import launch_of_kind, scan_device
 from gpuscan.engine.element_copy import contiguous, slice_axis
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_unrounded
 from gpuscan.problem.problem_parts import cut, in_memory
+
+# Values of up to this many bytes are read together with the reports. Not tuned.
+_SMALL_READ_BYTES = 64 << 10
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
 Carry = tuple[AnyArray, ...] | None
@@ -27,7 +30,7 @@ def seeds_of(problem: Problem) -> Carry:
     return problem.numpy_seeds if problem.initial else None
 
 
-def start_from_carry(problem: Problem, carry: Carry) -> Problem:
+def start_from_carry(problem: Problem, carry: tuple[Leaf, ...] | None) -> Problem:
     """Return the scan that begins with a carry and has no heads; without a carry, the scan as it is."""
     return problem if carry is None else replace(problem, seeds=carry, initial=True, heads=None)
 
@@ -89,9 +92,20 @@ def combine_values(
 
 def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
-    values = tuple(result._read() for result in reduce_on_device(executor, problem, start))
-    executor.context.check()
-    return values
+    totals = launch_of_kind(
+        problem, "auto", lambda seeds: reduce_on_device(executor, problem, seeds), "total", seeds=start
+    )
+    return read_values(executor, totals)
+
+
+def read_values(executor: Executor, arrays: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
+    """Return arrays in C order as arrays of NumPy, and raise what the unread reports tell."""
+    if any(array.nbytes > _SMALL_READ_BYTES or array.offset % 4 for array in arrays):
+        values = tuple([array._read() for array in arrays])
+        executor.context.check()
+        return values
+    contents = executor.context.read_and_check(*[(array.buffer, array.offset, array.nbytes) for array in arrays])
+    return tuple([content.view(a.dtype).reshape(a.shape) for content, a in zip(contents, arrays, strict=True)])
 
 
 def reduce_on_device(executor: Executor, problem: Problem, start: tuple[Leaf, ...] | None) -> list[DeviceArray]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from gpuscan.device.context import DeviceContext
+from gpuscan.array_types import AnyArray
+from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.array_views import ArrayView, view_of_array
-from gpuscan.engine.device_seeds import bind_seeds
+from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES, bind_seeds
 from gpuscan.engine.element_copy import (
     StridedView,
     contiguous,
@@ -33,10 +34,13 @@ from gpuscan.engine.endpoints import DeviceSource
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_on_device
 from gpuscan.engine.job import Job, Layout, PlanOptions
+from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.engine.preparation import prepare_problem, row_too_long, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks, fold_segments
 from gpuscan.errors import StrategyError
+from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameters import Parameters
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
@@ -151,6 +155,53 @@ def scan_device(
         with _in_c_order(call) as dense:
             _scan_in_parts(dense, layout)
     return results
+
+
+def launch_of_kind(
+    problem: Problem,
+    strategy: str,
+    compute: Callable[[tuple[Any, ...] | None], list[DeviceArray]],
+    what: Hashable = None,
+    *,
+    seeds: tuple[AnyArray, ...] | None = None,
+    out: Sequence[DeviceArray] | None = None,
+) -> list[DeviceArray]:
+    """Return what a function computes from a problem. Launch its program if there was a problem of the same kind.
+
+    Args:
+        problem: the problem. Its kind, `strategy` and `what` decide what is computed.
+        strategy: as in `gpuscan.scan`.
+        compute: computes the results, from these seeds.
+        what: what it computes.
+        seeds: initial values that are no part of the kind; None if there are none.
+        out: the arrays that it writes; None for new ones.
+    """
+    if problem.cache_key is None or problem.heads is not None or (seeds is not None and not _are_parameters(seeds)):
+        return compute(seeds)
+    arrays: list[DeviceArray] = []
+    buffers: list[object] = []
+    places = []
+    for array in (*problem.leaves, *(out or ())):
+        if not isinstance(array, DeviceArray) or array._owner is None:
+            return compute(seeds)
+        arrays.append(array)
+        buffers.append(array.buffer)
+        # The first array in the same buffer: whether results overwrite what is read depends on it.
+        places.append((buffers.index(array.buffer), array.offset, array._owner.nbytes, array._strides))
+    kinds = None if seeds is None else [(seed.dtype, seed.shape) for seed in seeds]
+
+    def compute_recorded(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
+        del given
+        return compute(seeds if parameters is None else tuple(map(ParameterArray, parameters.leaves))), None
+
+    # The kind has the shapes of the arrays.
+    key = (what, problem.cache_key, problem.keep_last_only, *places, kinds and (*kinds,), *strategy_key(strategy))
+    return launch_or_record(arrays[0]._context, key, (), arrays, compute_recorded, None, seeds or (), key)
+
+
+def _are_parameters(seeds: Sequence[AnyArray]) -> bool:
+    """Return True if initial values can be parameters of a program."""
+    return all(seed.dtype.kind in "biufc" and 0 < seed.nbytes <= MAX_PARAMETER_BYTES for seed in seeds)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 # The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned.
-_MAX_PARAMETER_BYTES = 1 << 16
+MAX_PARAMETER_BYTES = 1 << 16
 
 
 def seeds_by_rows(problem: Problem) -> Problem:
@@ -101,7 +101,7 @@ def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -
         return None
     fields, rows = problem.seed_element.fields, int(problem.rows)  # not a size, since the content depends on it
     width = sum(field.words for field in fields)
-    if 4 * rows * width > _MAX_PARAMETER_BYTES:
+    if 4 * rows * width > MAX_PARAMETER_BYTES:
         return None
     columns: list[object] = []
     for seed, field in zip(seeds, fields, strict=True):

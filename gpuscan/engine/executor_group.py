@@ -315,12 +315,17 @@ def raise_first(jobs: Sequence[Future[Any]]) -> None:
 
 @contextmanager
 def naming(executor: Executor, device: int) -> Iterator[None]:
-    """Note in errors on which device of a list they happened, since equal cards may have equal names."""
+    """Note in errors on which device of a list they happened."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"This was on device {device} of the list, {executor.context.capabilities.summary}.")
+        add_device(error, executor, device)
         raise
+
+
+def add_device(error: BaseException, executor: Executor, device: int) -> None:
+    """Note in an error on which device of a list it happened, since equal cards may have equal names."""
+    error.add_note(f"This was on device {device} of the list, {executor.context.capabilities.summary}.")
 
 
 def scan_round_robin_chunk(

@@ -11,24 +11,22 @@ from typing import Unpack
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.context import DeviceContext, strategy_key
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.transfer import bytes_of
 from gpuscan.elements import Field
-from gpuscan.engine.device_arrays import scan_device, segment_ranks
+from gpuscan.engine.device_arrays import launch_of_kind, scan_device, segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
 from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
-from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.operators.parameters import Parameters
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
@@ -423,14 +421,8 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         # Reports of earlier calls are read first, so that a failure below is this call's own.
         context.check()
         leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
-        key = ("NumPy", problem.cache_key, problem.keep_last_only, *strategy_key(strategy))
-
-        def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
-            del parameters
-            return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
-
-        # The key has the shapes of the arrays.
-        scanned = launch_or_record(context, key, (), leaves, compute)
+        placed = problem.with_leaves(tuple(leaves))
+        scanned = launch_of_kind(placed, strategy, lambda _: scan_device(executor, placed, strategy))
         try:
             contents = context.read_and_check(*((array.buffer, array.offset, array.nbytes) for array in scanned))
         except ProgressTimeoutError:

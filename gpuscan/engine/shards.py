@@ -17,18 +17,20 @@ from gpuscan.engine.carries import (
     ends_with_carry,
     join_carry,
     last_carry,
+    read_values,
     reduce_rows,
     seeds_of,
     start_from_carry,
 )
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import launch_of_kind, scan_device
 from gpuscan.engine.element_copy import slice_axis, write_elements
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.executor_group import GivenUpError, naming, raise_first
+from gpuscan.engine.executor_group import GivenUpError, add_device, naming, raise_first
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
@@ -63,6 +65,8 @@ class Shard:
 
     def part(self, begin: int, end: int) -> Problem:
         """Return the scan between two indices of the axis, counted in the order of the scan, without heads."""
+        if self.problem.heads is None and end - begin == self.problem.row_length:
+            return self.problem
         low, high = in_memory(self.problem, begin, end)
         return cut(replace(self.problem, heads=None), self.problem.axis, low, high)
 
@@ -100,7 +104,7 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
         shard = shards[number]
         try:
             if number == 0 and ahead:
-                results = scan_device(shard.executor, shard.problem, strategy, out=shard.out)
+                results = scan_shard(shard, strategy)
                 carries[1].set_result(last_carry(shard.executor, shard.problem, results))
                 return results
             ends = head_ends(shard.executor, shard.problem)
@@ -158,10 +162,10 @@ def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: 
     """Return the scan of a shard, in which a segment of the shard before may go on."""
     executor, problem, (second, _) = shard.executor, shard.problem, ends
     if not shard.continues:
-        return scan_device(executor, problem, strategy, out=shard.out)
+        return scan_shard(shard, strategy)
     carry = before.result()
     if second == problem.row_length:
-        return scan_device(executor, start_from_carry(problem, carry), strategy, out=shard.out)
+        return scan_shard(shard, strategy, carry)
     # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
     first_results = scan_device(executor, start_from_carry(shard.part(0, second), carry), strategy)
     results = scan_device(executor, problem, strategy, out=shard.out)
@@ -171,20 +175,38 @@ def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: 
     return results
 
 
-def reduce_shards(shards: Sequence[Shard]) -> Arrays:
+def scan_shard(shard: Shard, strategy: str, carry: Carry = None) -> list[DeviceArray]:
+    """Return the scan or the reduction of a shard, which begins with a carry if there is one."""
+    executor, problem, out = shard.executor, shard.problem, shard.out
+
+    def scan(seeds: tuple[Leaf, ...] | None) -> list[DeviceArray]:
+        return scan_device(executor, start_from_carry(problem, seeds), strategy, out=out)
+
+    # `start_from_carry` drops the heads. The elements from a head on begin with the seeds of the problem.
+    seeds = seeds_of(problem) if carry is None and problem.heads is None else carry
+    return launch_of_kind(problem, strategy, scan, seeds=seeds, out=out)
+
+
+def reduce_shards(shards: Sequence[Shard], finish: Callable[[Problem, tuple[AnyArray, ...]], Arrays]) -> Arrays:
     """Return the reduction along the shards' axis: an array (rows, *element shape) for each field.
 
     Args:
         shards: the shards, in the order of the reduction.
+        finish: applies the map on store to the combination of all elements, and rounds it.
 
     Raises:
         GpuscanError: as `scan_shards`.
     """
-    first = shards[0]
+    first, problem = shards[0], shards[0].problem
+    if len(shards) == 1:
+        (results,) = scan_apart(shards, "auto")
+        return list(read_values(first.executor, results))
     totals = on_devices(shards, lambda number: reduce_rows(shards[number].executor, shards[number].problem, None))
-    return combine_values(
-        first.executor, first.problem, [*filter(None, [seeds_of(first.problem)]), *totals], whole=True
-    )
+    carry = seeds_of(problem)
+    for total in totals:
+        carry = join_carry(first.executor, problem, carry, total)
+    assert carry is not None
+    return finish(problem, carry)
 
 
 def reduce_segments(shards: Sequence[Shard], results: Arrays, segment_numbers: Sequence[AnyArray]) -> None:
@@ -245,24 +267,30 @@ def _write_combined(shard: Shard, parts: Sequence[tuple[AnyArray, ...]], results
 
 def scan_apart(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray]]:
     """Return the scans, or reductions, of shards that do not depend on each other."""
-    return on_devices(shards, lambda n: scan_device(shards[n].executor, shards[n].problem, strategy, out=shards[n].out))
+    return on_devices(shards, lambda number: scan_shard(shards[number], strategy))
 
 
 def on_devices(shards: Sequence[Shard], call: Callable[[int], T]) -> list[T]:
-    """Return the results of a call for the number of each shard, made by a thread for each device.
+    """Return the results of a call for the number of each shard, made by a thread for each device if there are several.
 
     Raises:
         Exception: the first error of a call. No thread runs on after it.
     """
-    devices = list(dict.fromkeys(shard.device for shard in shards))
+    devices = list(dict.fromkeys([shard.device for shard in shards]))
     by_number: dict[int, T] = {}
 
     def work(device: int) -> None:
         for number, shard in enumerate(shards):
             if shard.device == device:
-                with naming(shard.executor, device):
+                try:
                     by_number[number] = call(number)
+                except BaseException as error:
+                    add_device(error, shard.executor, device)
+                    raise
 
+    if len(devices) == 1:
+        work(devices[0])
+        return [by_number[number] for number in range(len(shards))]
     with ThreadPoolExecutor(len(devices), thread_name_prefix="gpuscan-shard") as threads:
         raise_first([threads.submit(work, device) for device in devices])
     return [by_number[number] for number in range(len(shards))]

@@ -1,13 +1,14 @@
-"""Calls that come again, of chunks: each chunk launches a program, and computes what the long way computes."""
+"""Calls that come again, of chunks and of shards: each launches a program, with the results of the long way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 
 import gpuscan as gs
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted
@@ -17,7 +18,7 @@ from tests.oracle import assert_same
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(31)
-# Python calls of a repeated stream beside those of its programs: the first chunk is checked.
+# Python calls of a repeated stream that its programs do not make. They check the first chunk.
 ONCE = 100
 
 
@@ -40,7 +41,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def draw_row(kind: str, count: int) -> Any:
-    """Return a row of numbers, of which no sum is rounded."""
+    """Return a row of small integers, so that their sums are exact in every dtype."""
     if kind == "pair":
         return RNG.choice([-1, 1], count).astype(np.float32), draw_row("f", count)
     if kind == "dict":
@@ -129,3 +130,93 @@ def test_chunks_of_numpy(device: gs.Device) -> None:
         check_stream(call(), row, (250, 500, 750, 1000), {})
     calls = min(Counted().of(call) for _ in range(3))
     assert calls <= 500, calls
+
+
+# ----- Arrays in shards
+
+X = RNG.integers(-9, 9, (48, 16)).astype(np.int32)
+# Python calls of a repeated call of an array in shards, for its checks, for the checks of initial values, for each
+# thread of several devices, and for each read of a carry.
+SHARDED, INITIAL, EACH_THREAD, EACH_READ = 90, 50, 90, 120
+# Kinds of calls with the numbers of programs and of reads for each shard, along the divided axis and along another one.
+OF_SHARDS: dict[str, tuple[Callable[..., Any], tuple[int, int], tuple[int, int]]] = {
+    "scan": (lambda x, axis, number: gs.scan(x, axis=axis), (2, 1), (1, 0)),
+    "scan backwards": (lambda x, axis, number: gs.scan(x, "maximum", axis=axis, reverse=True), (2, 1), (1, 0)),
+    "scan from a number": (lambda x, axis, number: gs.scan(x, axis=axis, initial=number), (2, 1), (1, 0)),
+    "exclusive": (lambda x, axis, number: gs.scan(x, axis=axis, initial=number, exclusive=True), (2, 1), (1, 0)),
+    "scan from rows": (lambda x, axis, number: gs.scan(x, axis=axis, initial=X.sum(axis) + number), (2, 1), (1, 0)),
+    "reduce": (lambda x, axis, number: gs.reduce(x, axis=axis), (1, 1), (1, 0)),
+    "reduce from a number": (lambda x, axis, number: gs.reduce(x, axis=axis, initial=number), (1, 1), (1, 0)),
+    "maps": (
+        lambda x, axis, number: gs.reduce(x, axis=axis, before=lambda v: v * 2, after=lambda v: v + 1),
+        (1, 1),
+        (1, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OF_SHARDS)
+def test_shards(device: gs.Device, adapter: wgpu.GPUAdapter, kind: str) -> None:
+    """Assert that calls of arrays in shards launch programs for other contents and numbers, and take few calls."""
+    call, programs, reads = OF_SHARDS[kind]
+    devices = [device, second_on(adapter)]
+    for count in (1, 2):
+        for axis in (0, 1):
+            for number in range(4):
+                x = RNG.integers(-9, 9, X.shape).astype(np.int32)
+                sharded = gs.ShardedArray.from_numpy(x, devices[:count])
+                found = call(sharded, axis, number)
+                wanted = call(x, axis, number)
+                assert_same(np.asarray(found), np.asarray(wanted), (kind, count, axis))
+                assert isinstance(found, gs.ShardedArray) == (found.ndim > 1 or axis == 1)
+            known = count_programs(device)
+            calls = min(Counted().of(partial(call, sharded, axis, n)) for n in (7, 8, 9))
+            assert count_programs(device) == known > 0
+            most = (
+                SHARDED
+                + INITIAL * ("from" in kind or kind == "exclusive")
+                + count * (FIRST * programs[axis] + EACH_READ * reads[axis])
+            )
+            most += EACH_THREAD * count if count > 1 else 0
+            assert calls <= most, (count, axis, calls, most)
+
+
+@cache
+def second_on(adapter: wgpu.GPUAdapter) -> gs.Device:
+    return gs.Device(adapter)
+
+
+def test_shards_that_are_views(device: gs.Device) -> None:
+    """Assert that shards at other places of their memory, and over other results, are other calls."""
+    whole = device.asarray(X)
+    for begin in (0, 8, 0, 8, 16, 0):
+        part = gs.ShardedArray((whole[begin : begin + 32],), 0)
+        assert_same(gs.scan(part, axis=1).numpy(), np.cumsum(X[begin : begin + 32], axis=1, dtype=np.int32))
+        assert_same(gs.reduce(part, axis=0), X[begin : begin + 32].sum(0, dtype=np.int32))
+    for _ in range(3):
+        x, out = (gs.ShardedArray.from_numpy(X, [device]) for _ in range(2))
+        assert gs.scan(x, axis=0, out=out) is out
+        assert gs.scan(x, axis=0, out=x) is x
+        for array in (x, out):
+            assert_same(array.numpy(), np.cumsum(X, axis=0, dtype=np.int32))
+
+
+def test_errors_name_the_whole_array(device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
+    """Assert that errors name the shape of the array that the caller passed, and no shape of a shard."""
+    x = gs.ShardedArray.from_numpy(X, [device, second_on(adapter)])
+    shape = r"array of shape \(48, 16\)"
+    refused: list[Callable[[], object]] = [
+        lambda: gs.scan(x),
+        lambda: gs.scan(x, axis=2),
+        lambda: gs.scan(x, "matmul", axis=2),
+        lambda: gs.reduce(x, axis=2),
+        lambda: gs.scan(x, compensated=True, dtype=np.float32),
+        lambda: bool(x),
+    ]
+    for call in refused:
+        with pytest.raises(
+            (ValueError, IndexError), match=shape.removeprefix("array ") if call is refused[-1] else shape
+        ):
+            call()
+    for number in (0, 3):
+        assert bool(gs.ShardedArray.from_numpy(np.array([number]), [device])) == bool(number)

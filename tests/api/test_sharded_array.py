@@ -236,16 +236,16 @@ def failures(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
             check(number, gs.DeviceLostError, calls)
         finally:
             mark_lost(three[number], False)
-        pool, lent = pool_of(three[number]), count()
-        lend = pool.lend
+        pool, taken = pool_of(three[number]), count()
+        take = pool._take
 
-        def lend_once(*args: Any, lend: Any = lend, lent: Any = lent, **options: Any) -> Any:
-            if next(lent) % 2:
+        def take_once(kind: Any, take: Any = take, taken: Any = taken) -> Any:
+            if next(taken) % 2:
                 raise wgpu.GPUOutOfMemoryError("no room")
-            return lend(*args, **options)
+            return take(kind)
 
         with monkeypatch.context() as patched:
-            patched.setattr(pool, "lend", lend_once)
+            patched.setattr(pool, "_take", take_once)
             check(number, gs.DeviceMemoryError, calls[:2])
     assert_same(gs.scan(x).numpy(), np.cumsum(flat, dtype=np.int32))
 
