@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType
@@ -24,6 +25,16 @@ _MAX_ARRAY_BYTES = 1024
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
+# What every class of named tuples has, with or without annotations.
+_NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations__",
+    "__annotations_cache__",
+    "__firstlineno__",
+    "__orig_bases__",
+    "__static_attributes__",
+}
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
 _MATCH = dis.opmap["MATCH_CLASS"]
@@ -168,10 +179,24 @@ def _value_key(
         return value  # type: ignore[no-any-return]
     if isinstance(value, type) and _is_of_fixed(value.__module__):
         return value
+    if isinstance(value, type) and value.__bases__ == (tuple,) and hasattr(value, "_fields"):
+        return _tuple_class_key(value, numbers, within)
     # A method of an object has that object as its __self__, a function its module or class.
     if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
         return value
     raise _UnknownError
+
+
+def _tuple_class_key(value: Any, numbers: bool, within: Sequence[object]) -> Hashable:
+    """Return the key of a class of named tuples, with the keys of what the user has added to it."""
+    keys: list[Hashable] = [value, _value_key(value.__new__.__defaults__, numbers, within)]
+    for name, member in vars(value).items():
+        if name in _NAMED_TUPLE or name in value._fields:
+            continue
+        if isinstance(member, (staticmethod, classmethod)):
+            member = member.__func__
+        keys.append((name, _value_key(member.fget if isinstance(member, property) else member, numbers, within)))
+    return tuple(keys)
 
 
 def _is_of_fixed(module: object) -> bool:
@@ -221,10 +246,11 @@ def _code_key(
 def _names_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the names that code may read from its module or from the builtins; None if it may read anything."""
     blocks = list(_blocks(code))
-    names = sorted({name for block in blocks for name in block.co_names})
-    if not _READERS.isdisjoint(names) or any(_IMPORT in block.co_code[::2] for block in blocks):
+    if any(_IMPORT in block.co_code[::2] or not _READERS.isdisjoint(block.co_names) for block in blocks):
         return None
-    return tuple(names)
+    # Names of attributes do not count, since an object with attributes is a part of the key.
+    operations = [operation for block in blocks for operation in dis.get_instructions(block)]
+    return tuple(sorted({each.argval for each in operations if each.opname.endswith(("_GLOBAL", "_NAME", "_GLOBALS"))}))
 
 
 @lru_cache(maxsize=512)

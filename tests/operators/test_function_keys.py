@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -101,6 +102,41 @@ def test_partial_calls() -> None:
     assert None not in keys
     assert len(set(keys)) == len(made)
     assert keys == [function_key(partial(each.func, *each.args, **each.keywords)) for each in made]
+
+
+class Pair(NamedTuple):
+    """A bundle with a default and a method that reads a number of the module."""
+
+    gate: Any
+    step: Any = 2.0
+
+    def product(self) -> Any:
+        """Return the step times a number of the module."""
+        return self.step * SCALE
+
+
+def compose_pairs(left: Pair, right: Pair) -> Pair:
+    """Compose two affine maps."""
+    return Pair(left.gate * right.gate, right.gate * left.step + right.step)
+
+
+def test_classes_of_named_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a function that makes named tuples has a key, with what the methods of their class read."""
+    key = function_key(compose_pairs)
+    assert key is not None
+    assert key == function_key(compose_pairs)
+    assert function_key(close_over(Pair)) != function_key(close_over(namedtuple("Pair", "gate step")))
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert function_key(compose_pairs) not in (None, key)
+    monkeypatch.setattr(Pair, "settings", SETTINGS, raising=False)
+    assert function_key(compose_pairs) is None
+
+
+def test_names_of_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that an object of the module does not count because an attribute has the same name."""
+    key = function_key(compose_pairs)
+    monkeypatch.setitem(globals(), "gate", SETTINGS)
+    assert function_key(compose_pairs) == key
 
 
 def test_what_may_change() -> None:
