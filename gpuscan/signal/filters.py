@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.outputs import reduce_rows
+from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.convolution import convolve
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_array
-from gpuscan.problem.problem import make_problem
 from gpuscan.reference import stages
 from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix, trim_zeros
 from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
@@ -73,11 +71,17 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
         >>> signal.lfilter([0.5], [1, -0.5], np.ones(4, np.float32))
         array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float32)
     """
+    return filter_from(b, a, x, axis, zi)
+
+
+def filter_from(
+    b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None, *, returns_states: bool = True
+) -> Any:
+    """Return what `lfilter` does; with ``returns_states=False`` the filtered signal alone."""
     b, a = as_array(b), as_array(a)
-    if np.iscomplexobj(a):
-        return _with_complex_poles(b, a, x, axis, zi)
-    if np.iscomplexobj(b):
-        return _sum_of_parts(b, a, x, axis, zi)
+    if np.iscomplexobj(a) or np.iscomplexobj(b):
+        result = (_with_complex_poles if np.iscomplexobj(a) else _sum_of_parts)(b, a, x, axis, zi)
+        return result if zi is None or returns_states else result[0]
     numerator, denominator = coefficients("b", b), _denominator(a)
     order = max(len(denominator), len(numerator)) - 1
     numerator, denominator = numerator / denominator[0], denominator / denominator[0]
@@ -94,7 +98,7 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
             matrix = state_matrix(sections)
             states = _section_states(matrix, start)
         if start is None or states is not None:
-            y, ends = _through(signal, sections, states)
+            y, ends = _through(signal, sections, states, returns_states)
             if ends is None or matrix is None:
                 return signal.answer(y, None)
             size = max(order, len(matrix))
@@ -105,7 +109,7 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
     y = _convolve_signal(signal, numerator, start)
     if len(poles) > 1:
         y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), denominator), None)
-    if start is None:
+    if start is None or not returns_states:
         return signal.answer(y, None)
     return signal.answer(y, _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start))
 
@@ -137,6 +141,11 @@ def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None)
         >>> signal.sosfilt([[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]], np.array([1, 0, 0, 0], np.float32))
         array([1.   , 1.5  , 0.75 , 0.375], dtype=float32)
     """
+    return filter_by_sections(sos, x, axis, zi)
+
+
+def filter_by_sections(sos: object, x: object, axis: int, zi: ArrayLike | None, *, returns_states: bool = True) -> Any:
+    """Return what `sosfilt` does; with ``returns_states=False`` the filtered signal alone."""
     table = section_table(sos)
     sections = [(row[:3], row[3:]) for row in table]
     signal = signal_of(x, axis, zi)
@@ -145,8 +154,9 @@ def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None)
         return signal.answer(signal.samples, start)
     if start is None:
         return signal.answer(_through(signal, sections, None)[0], None)
-    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), size=2)
-    assert ends is not None
+    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), returns_states, size=2)
+    if ends is None:
+        return signal.answer(y, None)
     return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
 
 
@@ -256,24 +266,31 @@ def _numbers(name: str, array: AnyArray, kinds: str = "biuf") -> AnyArray:
 
 
 def _through(
-    signal: Signal, sections: list[tuple[Floats, Floats]], states: Floats | None, size: int | None = None
+    signal: Signal,
+    sections: list[tuple[Floats, Floats]],
+    states: Floats | None,
+    returns_states: bool = True,
+    *,
+    size: int | None = None,
 ) -> tuple[Samples, Floats | None]:
-    """Return the signal after all sections, and their last states.
+    """Return the signal after all sections, and their last states; None without states.
 
     Args:
         signal: the signal.
         sections: the sections.
         states: the states of all sections in SciPy's form, one section's after the other's; None for zeros.
+        returns_states: False to compute no last states.
         size: the number of states of each section (default: the fewest that are enough).
     """
     spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
-    signal = signal.on_device(len(spaces) + (states is not None))
+    signal = signal.on_device(len(spaces) + (states is not None and returns_states))
     ends, first = [], 0
     for space in spaces:
         start = None
         if states is not None:
             start = np.tensordot(space.from_direct, states[first : first + space.size], 1)
-            ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
+            if returns_states:
+                ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
             first += space.size
         signal = signal.with_samples(filter_signal(space, signal, start))
     return signal.samples, np.concatenate(ends) if ends else None
@@ -394,15 +411,15 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Sam
 
 def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
     """Return the states after the last sample, in the section's coordinates: (states, *other axes)."""
-    problem = make_problem(
+    states: Any = reduce(
         signal.samples,
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
         initial=_seed(section, start),
         before=_make_sample_map(section, signal),
         after=_states,
+        device=signal.target,
     )
-    states = reduce_rows(replace(problem, keep_last_only=True), signal.device)
     return np.stack([np.asarray(state, np.float64).reshape(signal.others) for state in states])
 
 

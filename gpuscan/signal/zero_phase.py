@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.launches import launchable
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer
-from gpuscan.signal.filters import coefficients, lfilter, section_table, sosfilt
+from gpuscan.signal.filters import coefficients, filter_by_sections, filter_from, section_table
 from gpuscan.signal.sections import Floats
 from gpuscan.signal.signals import Samples, signal_of
 
@@ -77,7 +78,13 @@ def filtfilt(
     states = _steady_states(numerator, denominator)
 
     return _both_ways(
-        lambda samples, axis, zi: lfilter(b, a, samples, axis, zi)[0], states, x, axis, padtype, padlen, taps
+        lambda samples, axis, zi: filter_from(b, a, samples, axis, zi, returns_states=False),
+        states,
+        x,
+        axis,
+        padtype,
+        padlen,
+        taps,
     )
 
 
@@ -115,7 +122,13 @@ def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "o
 
     whole = np.array(states)
     return _both_ways(
-        lambda samples, axis, zi: sosfilt(table, samples, axis, zi)[0], whole, x, axis, padtype, padlen, int(taps)
+        lambda samples, axis, zi: filter_by_sections(table, samples, axis, zi, returns_states=False),
+        whole,
+        x,
+        axis,
+        padtype,
+        padlen,
+        int(taps),
     )
 
 
@@ -186,6 +199,7 @@ def _edge(padtype: object, padlen: object, taps: int, length: int) -> int:
     return edge
 
 
+@launchable
 def _extend_samples(samples: Any, axis: int, padtype: str | None, edge: int) -> Any:
     """Return the samples with this many more at each end."""
     if not edge:
