@@ -156,6 +156,10 @@ def reduce(
         refused = {"groups": groups, "device": device, "reproducible": options.pop("reproducible")}
         options["segments"] = segments
         return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
+    if isinstance(groups, Array) and num_groups is None and groups.size and groups.dtype.kind in "iub":
+        # The number of labels decides the shape, so this waits. The rest has a program for each number.
+        given: dict[str, Any] = {**options, "axis": axis, "groups": groups, "keepdims": keepdims, "out": out}
+        return reduce(x, op, num_groups=count_groups(groups, None, groups.device), device=device, **given)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = find_axes(x, operator, axis, before)

@@ -140,6 +140,7 @@ def selective_scan_vjp(
     return call.gradients(as_flag("delta_softplus", delta_softplus))
 
 
+@launchable
 def selective_state_update(
     state: Any,
     x: object,

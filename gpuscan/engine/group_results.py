@@ -13,7 +13,7 @@ from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import launch_of_kind, scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.group_tables import (
     FewLabels,
@@ -47,8 +47,8 @@ def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
             flat = flat._view_as(flat.shape, np.uint8)
         ends = []
         for op in ("minimum", "maximum"):
-            problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False)
-            ends += scan_device(executor, problem.as_reduction())
+            problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False).as_reduction()
+            ends += launch_of_kind(problem, "auto", lambda _, problem=problem: scan_device(executor, problem))  # type: ignore[misc]
         size = flat.dtype.itemsize
         byte_ranges = [(end.buffer, end.offset, size) for end in ends]
         least, largest = (int(content.view(flat.dtype)[0]) for content in context.read_and_check(*byte_ranges))

@@ -33,6 +33,10 @@ R = TypeVar("R")
 
 # The most programs for any sizes that are kept for one kind of call.
 _MAX_TEMPLATES = 64
+# How many calls of a key in a row are recorded although a program cannot do what they do. Of later ones, one in
+# `_RETRY` is.
+_MAX_FAILURES = 3
+_RETRY = 64
 # How many calls in a row are recorded for any sizes, although no call of other sizes can use their programs.
 _MAX_IN_VAIN = 16
 
@@ -72,6 +76,24 @@ def launch_or_record(
     context.check_if_many()
     made: R = _made(form, arrays, outputs, out)
     return made
+
+
+class _Failures:
+    """How often calls of a key were recorded although they have no program.
+
+    Some calls wait for the GPU, or return what is no array. Others do so only now and then, such as the first call that
+    launches a kernel.
+    """
+
+    owners: tuple[object, ...] = ()
+
+    def __init__(self) -> None:
+        self._count = 1
+
+    def allow_attempt(self) -> bool:
+        """Return True if the next call shall be recorded."""
+        self._count += 1
+        return self._count <= _MAX_FAILURES or self._count % _RETRY == 0
 
 
 class _Variants:
@@ -185,6 +207,10 @@ def _record(
     functions: Hashable,
 ) -> R:
     """Return what a call computes, and keep its program if it has one."""
+    failures = context.programs.find((_Failures, key))
+    if failures is not None and not failures.allow_attempt():
+        # Functions that this one calls launch programs of their own.
+        return compute(None, arrays)[0]
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
@@ -200,13 +226,17 @@ def _record(
             result, passed = compute(parameters, given)
         finally:
             context.queue.recording, context.has_sizes = None, False
+        template = None
         if recording.active:
             form = _Form(recording, given, passed)
             with suppress(_NoFormError):
                 made = form.of(result)
                 template = recording.program(form.outputs, made)
-                if template is not None:
-                    _keep(context, key, sizes, recording, template)
+        if template is not None:
+            _keep(context, key, sizes, recording, template)
+            context.programs.pop((_Failures, key), None)
+        elif failures is None:
+            context.programs.keep((_Failures, key), _Failures())
         if trace is None:
             return result
         whole: R = _without_sizes(result, dict(zip(map(id, (*given, passed)), (*arrays, out), strict=True)))

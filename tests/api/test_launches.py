@@ -16,7 +16,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from tests.harness.builds import count_waits
+from tests.harness.builds import count_waits, keep_no_programs
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
 from tests.oracle import LATER, assert_same
 
@@ -608,3 +608,48 @@ def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch:
             with pytest.raises((ValueError, TypeError)):
                 call(indices[0], wrong)
     check(indices[0])
+
+
+# Calls that wait for the GPU, with the programs that they launch and the reads that they wait for.
+WAITING: dict[str, tuple[Callable[[Arguments], Any], int, int]] = {
+    "reduce groups": (lambda a: gs.reduce(a.i, groups=a.labels), 3, 1),
+    "bincount": (lambda a: gs.bincount(a.labels), 2, 2),
+    "weighted bincount": (lambda a: gs.bincount(a.labels, weights=a.f), 3, 2),
+    "histogram": (lambda a: gs.histogram(a.f), 4, 3),
+    "allclose": (lambda a: np.allclose(a.f, a.g), 2, 1),
+    "array_equal": (lambda a: np.array_equal(a.f, a.f), 3, 1),
+    "item": (lambda a: a.i.sum().item(), 1, 1),
+}
+
+
+@pytest.mark.parametrize("kind", WAITING)
+def test_calls_that_wait(device: gs.Device, kind: str) -> None:
+    """Assert that calls that no program can do launch the programs of the functions that they call."""
+    call, programs, reads = WAITING[kind]
+    for seed in range(6):
+        arguments = Arguments(device, seed % 3)
+        found = results_of(call(arguments))
+        if seed < 3:
+            device.memory_cleanup()  # drops the programs
+        for array, wanted in zip(results_of(call(arguments)), found, strict=True):
+            assert_same(array, wanted, kind)
+    calls = min(Counted().of(partial(call, arguments)) for _ in range(3))
+    # The call itself looks for a program, too. A read takes as many calls as two programs.
+    assert calls <= FIRST * (1 + programs + 2 * reads), calls
+
+
+def test_calls_are_recorded_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a kind of calls gets its program although its first calls did what no program can do."""
+    a = own_device.asarray(np.ones(100, np.float32))
+
+    def double() -> None:
+        assert_same(gs.map(lambda v: v * 2, a).numpy(), np.full(100, 2, np.float32))
+
+    with monkeypatch.context() as patched:
+        keep_no_programs(patched)
+        for _ in range(5):
+            double()
+    assert count_programs(own_device) == 0
+    for _ in range(64):
+        double()
+    assert count_programs(own_device) == 1

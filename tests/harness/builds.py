@@ -13,7 +13,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, native_queue, reports, timeouts, transfer
+from gpuscan.device import capability_probe, context, native_queue, program, reports, timeouts, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
@@ -50,6 +50,11 @@ def end_in_time(monkeypatch: pytest.MonkeyPatch, in_time: Callable[[], bool]) ->
 def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
     """Make scans of device arrays wait for their own report, or leave it to a later read."""
     monkeypatch.setattr(Executor, "needs_report", lambda *_: wait)
+
+
+def keep_no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every call do what a program cannot do again."""
+    monkeypatch.setattr(program.Recording, "program", lambda *_: None)
 
 
 def trust_after_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
