@@ -405,7 +405,7 @@ def joins_segments_once(spec: ScanSpec) -> bool:
 
 
 def has_flagged_pairs(spec: ScanSpec) -> bool:
-    """Return True if items are two 32-bit numbers and a head flag.
+    """Return True if items are two 32-bit numbers and a head flag, and no neighbours are loaded.
 
     Their elements are joined once, as in narrow rows, and their tiles are large, since the fold of such items takes
     long. H200, in 512 x 4 chunks that are joined once, in place of those for pairs without flags: recurrences of 8.4
@@ -414,7 +414,8 @@ def has_flagged_pairs(spec: ScanSpec) -> bool:
     """
     words = [field.words for field in spec.element.fields]
     loads_words = all(field.storage_bytes == 4 for field in spec.source.fields)
-    return words == [1, 1] and spec.item_words > 2 and loads_words and not spec.compacts
+    own_only = not (spec.compacts or any(spec.field_offsets))
+    return words == [1, 1] and spec.item_words > 2 and loads_words and own_only
 
 
 def recomputes_scan(spec: ScanSpec, capabilities: Capabilities) -> bool:

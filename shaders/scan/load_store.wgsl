@@ -15,9 +15,9 @@ alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 {% include "scan/load_words.wgsl" %}
 {% else %}
 {% from "scan/chunk_items.wgsl" import chunk_items with context %}
-{% from "scan/chunk_places.wgsl" import rows_within with context %}
-fn load_chunk(index: u32{{ ", row_index0: u32" if rows_within }}) -> Chunk {
-{{ chunk_items(rows_within) -}}
+{% from "scan/chunk_places.wgsl" import counts_along with context %}
+fn load_chunk(index: u32{{ ", row_index0: u32" if counts_along }}) -> Chunk {
+{{ chunk_items(counts_along) -}}
 }
 
 {% endif %}

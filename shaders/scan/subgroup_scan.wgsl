@@ -1,4 +1,4 @@
-{% from "scan/chunk_places.wgsl" import rows_within with context %}
+{% from "scan/chunk_places.wgsl" import counts_along with context %}
 {#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path. As a
     loop, it contains the operator once, and the shader compiles sooner. -#}
 {% macro subgroup_scan(name, size, rolled=false) %}
@@ -57,7 +57,7 @@ array<{{ type }}, STEPS>(
 {% macro load_steps() %}
 {% set form = "Sources" if kernel.takes_steps else "Loaded" if kernel.loads_words_first else "Chunk" %}
 {% set load = {"Sources": "load_sources", "Loaded": "load", "Chunk": "load_chunk"}[form] %}
-{% set counts = form == "Chunk" and rows_within %}
+{% set counts = form == "Chunk" and counts_along %}
 {% if counts %}
     let along0 = (first + params.row_offset) % params.row_length;
 {% for step in range(1, kernel.tile.steps) %}
