@@ -257,8 +257,9 @@ class Program:
             context.submit(steps, self.nbytes, deferrable=False)
         else:
             context.queue.run(steps, self.nbytes)
-        # Memory is used in the order of the queue, so later launches may write to it.
-        pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
+        if len(taken) > count:
+            # Memory is used in the order of the queue, so later launches may write to it.
+            pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
         for report in reports:
             context.run_log.add_pending(*report)
         for validation_flag in self.validation_flags:
