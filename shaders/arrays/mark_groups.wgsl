@@ -1,7 +1,7 @@
 {#- Find the groups that have elements in rows that are sorted by their labels.
     in:  labels: sorted in each row, from 0 up to the number of groups
     out: marks, cleared before: for each row and group, 1 if it has elements
-    Values: workgroup_size; scalar: the kind of label. -#}
+    Values: workgroup_size; scalar: the type of the labels. -#}
 struct Call {
     length: u32,  // of all rows together
     row_length: u32,

@@ -3,7 +3,7 @@
     in:  keys, of a piece of the array; others: the keys that come before these in the order of the scan
     out: heads: one bit for each element. The bits of rows are in the order of the scan. A reversed scan begins at the
          end of the last row. The bits of columns are in the order of memory.
-    Values: workgroup_size; keys: how many an invocation compares; scalar: the kind of key; in_columns: True if
+    Values: workgroup_size; keys: how many an invocation compares; scalar: the type of the keys; in_columns: True if
         neighbours in memory are of different rows; vectors: True if keys are words that are loaded four at a time, from
         a multiple of four on, for a scan that is not reversed. -#}
 {% from "shared/keys.wgsl" import declare_keys, key_in %}

@@ -3,8 +3,8 @@
     in:  offsets, as in CSR's indptr: one more than there are segments
     out: heads, cleared before: one bit for each element, in the order of the scan; checked: validation_flag: what
          is wrong until it is cleared, so that several runs may share it
-    Values: workgroup_size; scalar: the kind of offset; checked: True to check the offsets; needs_full: True to check
-        also that no segment is empty. -#}
+    Values: workgroup_size; scalar: the type of the offsets; checked: True to check the offsets; needs_full: True to
+        check also that no segment is empty. -#}
 struct Row {
     length: u32,
     segments: u32,  // of this piece of the offsets

@@ -4,8 +4,8 @@
     in:  indices: of any integer type; negative ones count from the axis's end; flat_indices, unless `first`
     out: flat_indices: numbers of rows of all indexed axes together, in C order, or NO_INDEX; validation_flag: what is
          wrong until it is cleared
-    Values: workgroup_size; scalar: the kind of index; first: True for the first axis that is indexed; labels: True
-         for labels, which do not count from the end. -#}
+    Values: workgroup_size; scalar: the type of the indices; first: True for the first axis that is indexed; labels:
+         True for labels, which do not count from the end. -#}
 struct Call {
     count: u32,
     length: u32,  // of the axis

@@ -1,6 +1,6 @@
 {#- Offsets of segments, as in CSR's indptr, of any kind of integer: `offset_at` loads one from the array `offsets`.
     With `checked`, what is wrong with them is reported in the buffer `validation_flag`, by `check_offsets`.
-    Values: scalar: the kind of offset; checked; needs_full: True to report also that a segment is empty. -#}
+    Values: scalar: the type of the offsets; checked; needs_full: True to report also that a segment is empty. -#}
 {% macro offset_functions(scalar, checked, needs_full) %}
 // Stands for an offset that no array has: a negative one, or one of more than 32 bits.
 const NO_OFFSET = 0xffffffffu;

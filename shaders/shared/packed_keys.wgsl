@@ -1,6 +1,6 @@
 {#- Macros for keys as arrays hold them: keys of 8 and 16 bits share words. The template that calls the macros includes
     sort/keys.wgsl.
-    Values: scalar: the kind of key. -#}
+    Values: scalar: the type of the keys. -#}
 
 {#- The key at an index of an `array<Key>`, widened to whole words. -#}
 {% macro key_at(array, index) -%}

@@ -1,6 +1,6 @@
 {#- Compare numbers of any kind by their bits. 0.0 equals -0.0. Every NaN equals every other NaN and comes after all
     numbers, in descending sorts too.
-    Values: scalar: the kind of key; descending: True to put the greatest key first. -#}
+    Values: scalar: the type of the keys; descending: True to put the greatest key first. -#}
 {% set wide = scalar.bits == 64 %}
 {% set mask = {8: "0xffu", 16: "0xffffu"}.get(scalar.bits, "0xffffffffu") %}
 {% set sign = {8: "0x80u", 16: "0x8000u"}.get(scalar.bits, "0x80000000u") %}
