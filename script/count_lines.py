@@ -54,6 +54,7 @@ CAPABILITIES = {
         "api/unique.py",
         "engine/counting.py",
         "engine/key_runs.py",
+        "engine/runs.py",  # its former name
         "planning/counting_plan.py",
         "shaders/counting/*",
     ),
