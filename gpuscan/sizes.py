@@ -65,23 +65,23 @@ class SizeTrace:
 
         An error of the function is raised. It depends on the values of the operands.
         """
-        places = []
+        indices = []
         for operand in operands:
             if type(operand) is Size and operand.trace is self:
-                places.append(operand.index)
+                indices.append(operand.index)
             else:
-                places.append(self.constant(concrete(operand)))
-        key = (function, *places)
+                indices.append(self.constant(concrete(operand)))
+        key = (function, *indices)
         kept = self._known.get(key)
         if kept is not None:
             return kept
         try:
-            value = function(*map(self.values.__getitem__, places))
+            value = function(*map(self.values.__getitem__, indices))
         except Exception:
-            for index in places:
+            for index in indices:
                 self.guard(index)
             raise
-        return self._place(key, (function, tuple(places)), value)
+        return self._place(key, (function, tuple(indices)), value)
 
     def _place(self, key: object, step: tuple[Callable[..., object], tuple[int, ...]] | None, value: object) -> int:
         index = self._known.get(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,21 @@ def test_frozen_values_are_changed_by_replace() -> None:
                 found |= {name} if ast.unparse(node.value).startswith("vars(") else set()
     # Capabilities get limits that are read-only. A problem of the same kind keeps what was computed of it.
     assert found == {"gpuscan.planning.capabilities", "gpuscan.problem.problem"}
+
+
+def test_docstrings_explain_only_arguments() -> None:
+    """Assert that each name under ``Args:`` is an argument of the function, or of the class's constructor."""
+    wrong = set()
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            section = re.search(r"^Args:\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.MULTILINE)
+            entries = re.findall(r"^    (\w+(?:, \w+)*):", section[1], re.MULTILINE) if section else []
+            methods = [child for child in node.body if isinstance(child, ast.FunctionDef)]
+            function = next((f for f in methods if f.name == "__init__"), node)
+            if isinstance(function, ast.FunctionDef) and function.args.kwarg is None:
+                arguments = {child.arg for child in ast.walk(function.args) if isinstance(child, ast.arg)}
+                names = {name for entry in entries for name in entry.split(", ")}
+                wrong |= {f"{module}.{node.name}: {name}" for name in names - arguments}
+    assert wrong == set()

@@ -355,7 +355,7 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
 
 
 def take_checked_indices(array: Array, indices: Array, axis: int) -> Array:
-    """Return ``np.take(array, places, axis)`` for indices in 32 bits that are known to be inside the axis."""
+    """Return ``np.take(array, indices, axis)`` for indices in 32 bits that are known to be inside the axis."""
     return Array._of(array.device, take(_make_indexed_array(array, (axis,), axis, indices)))
 
 
@@ -392,7 +392,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
 
 @launchable
 def _take_along(array: Array, indices: Array, axis: int, is_checked: bool) -> Array:
-    """Return ``np.take_along_axis(array, places, axis)`` for indices on the device, which checks them if needed."""
+    """Return ``np.take_along_axis(array, indices, axis)`` for indices on the device, which checks them if needed."""
     length = array.shape[axis]
     common = broadcast_shapes(*[(*operand.shape[:axis], 1, *operand.shape[axis + 1 :]) for operand in (array, indices)])
     whole, shape = (

@@ -485,7 +485,7 @@ def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: An
     Args:
         device: the device.
         rows: an array with the rows along its last axis.
-        places: for each quantile the index of an element, then for each the index of another, then the last index.
+        indices: for each quantile the index of an element, then for each the index of another, then the last index.
         weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
     """

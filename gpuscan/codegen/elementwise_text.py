@@ -206,8 +206,8 @@ class LoopText:
     @property
     def read(self) -> list[int]:
         """The arrays of x that the step reads."""
-        places = (index - len(self.states) for index in self.used if index >= len(self.states))
-        return sorted({self.xs[position][0] for position in places})
+        indices = (index - len(self.states) for index in self.used if index >= len(self.states))
+        return sorted({self.xs[position][0] for position in indices})
 
     @property
     def written(self) -> list[int]:

@@ -444,7 +444,7 @@ class Call:
         """Return the indices of all axes of an array. No other array has the indices of its element's axes.
 
         Args:
-            place: the place of the array in `arrays`.
+            number: the index of the array in `arrays`.
             arrays: the arrays (default: the arrays of the call).
         """
         own = (self.arrays if arrays is None else arrays)[number].ndim - self.ndim

@@ -445,8 +445,8 @@ class GPUCommandEncoder(_Object):
         self, source: GPUBuffer, source_offset: int, destination: GPUBuffer, destination_offset: int, size: int
     ) -> None:
         """Copy bytes from buffer to buffer."""
-        places = source._js, int(source_offset), destination._js, int(destination_offset)
-        self._js.copyBufferToBuffer(*places, int(size))
+        ends = source._js, int(source_offset), destination._js, int(destination_offset)
+        self._js.copyBufferToBuffer(*ends, int(size))
 
     def resolve_query_set(self, queries: GPUQuerySet, first: int, count: int, buffer: GPUBuffer, offset: int) -> None:
         """Write timestamps to a buffer."""

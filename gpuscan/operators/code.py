@@ -358,7 +358,7 @@ def find_quick_steps(
     """
     if any(node.op in _READS_NAN for node in nodes):
         return QuickSteps(frozenset())
-    places = {position: index for index, position in enumerate(float_components(element))}
+    positions = {position: index for index, position in enumerate(float_components(element))}
     node_bounds: dict[int, Bounds] = {}
     quick: set[int] = set()
     lines: list[str] = []
@@ -372,8 +372,8 @@ def find_quick_steps(
         bounds = [node_bounds.get(arg.index) for arg in node.args]
         if node.op == "input":
             argument, field, component = node.data
-            if (field, component) in places:
-                position = places[field, component]
+            if (field, component) in positions:
+                position = positions[field, component]
                 node_bounds[node.index] = Bounds(
                     f"{'ab'[argument]}.least{position}", f"{'ab'[argument]}.step{position}"
                 )
@@ -411,7 +411,7 @@ def find_quick_steps(
                 node_bounds[node.index] = Bounds("0", "0")  # whole numbers
     if not quick:
         return QuickSteps(frozenset())
-    results = [node_bounds.get(fields[field][component].index) for field, component in places]
+    results = [node_bounds.get(fields[field][component].index) for field, component in positions]
     has_products = any(node.op == "multiply" for node in nodes if node.index in quick)
     if not has_products:
         # Elements of a sum are tested once, so later steps also rely on numbers that these steps choose or pass on.
@@ -440,15 +440,15 @@ def bounds_code(steps: QuickSteps, numbers: Sequence[str]) -> str:
         steps: the quick steps of the function that combines two elements.
         numbers: how WGSL spells each `float_components` of the element ``x``.
     """
-    places = range(len(numbers))
+    positions = range(len(numbers))
     sizes = ", ".join(f"f32_size({number})" for number in numbers)
-    smaller = ", ".join(f"min(a[{position}], b[{position}])" for position in places)
-    members = "\n".join(f"    least{position}: i32,\n    step{position}: i32," for position in places)
+    smaller = ", ".join(f"min(a[{position}], b[{position}])" for position in positions)
+    members = "\n".join(f"    least{position}: i32,\n    step{position}: i32," for position in positions)
     lower = ", ".join(
-        f"min(a.{bound}{position}, b.{bound}{position})" for position in places for bound in ("least", "step")
+        f"min(a.{bound}{position}, b.{bound}{position})" for position in positions for bound in ("least", "step")
     )
     initial_bounds = ", ".join(
-        f"exponent_of(sizes[{i}]), exponent_of(sizes[{i}]) - {SIGNIFICAND_BITS - 1}i" for i in places
+        f"exponent_of(sizes[{i}]), exponent_of(sizes[{i}]) - {SIGNIFICAND_BITS - 1}i" for i in positions
     )
     lines = "\n".join(f"    {line}" for line in steps.lines)
     return f"""\

@@ -100,15 +100,15 @@ def trace_again(
     return traced
 
 
-def copy_nodes(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> list[Node]:
+def copy_nodes(nodes: Sequence[Node], graph: Graph, replacements: Mapping[Node, Node]) -> list[Node]:
     """Return the same nodes in another graph.
 
     Args:
         nodes: the nodes to copy, with all that they depend on.
         graph: the other graph, which grows.
-        places: nodes of the other graph to use in place of some nodes. Every input needs one.
+        replacements: nodes of the other graph to use in place of some nodes. Every input needs one.
     """
-    copies = {node.index: other for node, other in places.items()}
+    copies = {node.index: other for node, other in replacements.items()}
     needed: dict[int, Node] = {}
     waiting = list(nodes)
     while waiting:

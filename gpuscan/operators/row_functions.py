@@ -180,9 +180,11 @@ def _make_operator(
     for traced_function in traced:
         result = trace_operator(traced_function, element, name)
         nodes = reachable([node for numbers in result.fields for node in numbers])
-        places = {node.index: number for number, node in enumerate(nodes)}
-        graph = [(node.op, tuple(places[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes]
-        described.append((graph, [[places[node.index] for node in numbers] for numbers in result.fields]))
+        numbers_of_nodes = {node.index: number for number, node in enumerate(nodes)}
+        graph = [
+            (node.op, tuple(numbers_of_nodes[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes
+        ]
+        described.append((graph, [[numbers_of_nodes[node.index] for node in numbers] for numbers in result.fields]))
     if any(description != described[0] for description in described):
         raise _MixedRowsError("it treats rows differently")
 

@@ -90,8 +90,8 @@ def trace_function(function: Callable[..., object], element: Element, name: str)
 def _trace_function(function: Callable[..., object], element: Element, name: str) -> Map:
     graph, value = call_twice(function, [element], name)
     result = _make_result(graph, value, function, name)
-    places = tuple(node.index for nodes in result.fields for node in nodes)
-    return Map(function, element, (*graph.describe_nodes(), places, result.element), result)
+    indices = tuple(node.index for nodes in result.fields for node in nodes)
+    return Map(function, element, (*graph.describe_nodes(), indices, result.element), result)
 
 
 _traced_once = lru_cache(maxsize=256)(_trace_function)
@@ -180,9 +180,9 @@ def _act_alike(value: object, again: object) -> bool:
     images = []
     for nodes in zip(*pairs, strict=True):
         inputs = [node for node in reachable(nodes) if node.op == "input"]
-        places = {node: both.input(node.data[0], node.data[1], node.data[2], node.scalar) for node in inputs}
+        new_inputs = {node: both.input(node.data[0], node.data[1], node.data[2], node.scalar) for node in inputs}
         try:
-            images.append(copy_nodes(nodes, both, places))
+            images.append(copy_nodes(nodes, both, new_inputs))
         except TooManyOperationsError:  # of two graphs that differ
             return False
     return not images or all(one is other for one, other in zip(*images, strict=True))

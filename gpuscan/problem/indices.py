@@ -30,8 +30,8 @@ class ArrayIndex:
         numbers: the numbers of these axes in the array itself. A new axis has the number of the axis after it.
         indices: for each of them the indices.
         shape: the shape that the indices broadcast to.
-        place: the number of axes that the result has before the axes of the indices.
-        unique: True if no two indices name the same place.
+        axes_before: the number of axes that the result has before the axes of the indices.
+        unique: True if no two indices name the same element.
     """
 
     view: tuple[slice | None, ...]

@@ -91,7 +91,7 @@ def unpack_results(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
 
 @lru_cache(maxsize=256)
 def _layout(element: Element) -> tuple[tuple[AnyDType, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Return the dtypes of the carriers, how many numbers each has, and `places`."""
+    """Return the dtypes of the carriers, how many numbers each has, and `carrier_offsets`."""
     sizes: dict[AnyDType, int] = {}
     positions = []
     for field in element.fields:

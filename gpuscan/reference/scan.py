@@ -247,8 +247,8 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
         leaves: for each field of the source, the elements from `start` on, in the order of the scan.
         start: the index of the first one.
     """
-    places = np.arange(start, start + len(leaves[0])) % problem.row_length
-    wide = from_storage(problem, leaves, problem.row_length - 1 - places if problem.reverse else places)
+    indices = np.arange(start, start + len(leaves[0])) % problem.row_length
+    wide = from_storage(problem, leaves, problem.row_length - 1 - indices if problem.reverse else indices)
     heads, seeds = heads_between(problem, start, start + len(wide[0]))
     if problem.initial and len(heads):
         join = (FixedJoiner if problem.everywhere else Joiner)(problem.operator, problem.element)
@@ -274,13 +274,13 @@ def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
     return to_storage(problem, wide)
 
 
-def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> list[Array]:
+def from_storage(problem: Problem, leaves: Sequence[Array], indices: Array) -> list[Array]:
     """Return the source's arrays in compute form, mapped by `before`.
 
     Args:
         problem: the scan.
         leaves: an array for each field of the source.
-        places: the index of each element along the axis, for a map that takes it.
+        indices: the index of each element along the axis, for a map that takes it.
     """
     wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
     if problem.before is None:
@@ -288,11 +288,11 @@ def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> li
     axes = wide[0].shape[: wide[0].ndim - len(problem.source.fields[0].shape)]
     if problem.everywhere:
         assert isinstance(problem.before, Map)
-        index = [np.broadcast_to(places.astype(index_dtype(problem)), axes)] if problem.indexed else []
+        index = [np.broadcast_to(indices.astype(index_dtype(problem)), axes)] if problem.indexed else []
         return compute_fixed_map(problem.before, [*wide, *index])
     argument = problem.source.structure.unflatten(wide)
     if problem.indexed:
-        argument = (argument, np.broadcast_to(places.astype(index_dtype(problem)), axes))
+        argument = (argument, np.broadcast_to(indices.astype(index_dtype(problem)), axes))
     mapped = problem.element.structure.flatten(problem.before(argument))
     fields = problem.element.fields
     return [broadcast_values(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]

@@ -21,8 +21,8 @@ def argsort(keys: Array, axis: int, descending: bool = False) -> Array:
         array([3, 0, 2, 1])
     """
     # NumPy's own indices have 32 bits under Pyodide.
-    places: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable").astype(np.int64, copy=False)
-    return places
+    order: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable").astype(np.int64, copy=False)
+    return order
 
 
 def orders(keys: Array, descending: bool = False) -> Array:

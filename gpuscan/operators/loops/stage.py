@@ -33,7 +33,7 @@ class LeavesClassError(Exception):
     Args:
         node: the operation.
         why: the reason, to follow "which".
-        depth: a number that is larger the closer the attempt came to the end.
+        rank: a number that is larger the closer the attempt came to the end.
     """
 
     def __init__(self, node: Node, why: str = "", rank: int = 0) -> None:
