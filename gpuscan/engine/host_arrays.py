@@ -295,6 +295,8 @@ class _Scan:
         layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
+        # Results of a segmented reduction are then brought into the order of the array at the end.
+        rows_together = spec.inner != problem.inner
 
         def host(array: AnyArray, field: Field) -> HostRows | HostSlabs:
             if inner is not None:
@@ -310,7 +312,7 @@ class _Scan:
         if spec.reduces_segments:
             fields = problem.destination.fields
             segments = problem.results_shape[problem.axis]
-            lead = problem.results_shape if spec.inner == problem.inner else (problem.rows, segments)
+            lead = (problem.rows, segments) if rows_together else problem.results_shape
             on_device = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
             sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
@@ -339,7 +341,7 @@ class _Scan:
             report_progress(done * problem.source.storage_bytes)
         for array, result in zip(on_device, self._results, strict=False):
             content = array._read()
-            result[...] = content if content.shape == result.shape else problem.from_rows(content)
+            result[...] = problem.from_rows(content) if rows_together else content
 
     def _heads(self, spec: ScanSpec) -> HeadBits | None:
         heads = self._problem.heads

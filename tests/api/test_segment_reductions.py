@@ -144,3 +144,12 @@ def test_errors(device: gs.Device) -> None:
         assert_same(gs.reduce(x[:0], "multiply", segments=[0, 0], device=call_device), np.ones(1, np.uint32))
         with pytest.raises(ValueError, match="from 0 to 5 were passed for 6 elements"):
             gs.reduce(x, segments=[0, 5], device=call_device)
+
+
+def test_as_many_segments_as_columns(device: gs.Device) -> None:
+    """Assert that square results of columns with the same bits everywhere are not transposed."""
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    initial = np.array([10, 20, 30], np.float32)
+    options: dict[str, Any] = {"axis": 0, "segments": [0, 1, 1, 4], "initial": initial}
+    found = gs.reduce(x, device=device, reproducible="everywhere", **options)
+    np.testing.assert_array_equal(found, [initial + x[0], initial, initial + x[1:].sum(axis=0)])
