@@ -132,7 +132,8 @@ def loop(
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; the
                       first value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
-    ``mobius``        ``(a * h + b) / (c * h + d)``
+    ``mobius``        ``(a * h + b) / (c * h + d)``; of several numbers ``(A @ h + b) / (c @ h + d)``, or ``A @ h``
+                      divided by its sum, its maximum or its Euclidean norm
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, ``h << x``, bools; also shifts as in a CRC or in feedback
     ``fold``          ``np.gcd``, ``np.lcm``, ``np.hypot`` or ``np.logaddexp2`` of h and b
     ``finite-state``  any function, if h takes at most 64 values
