@@ -124,7 +124,8 @@ def loop(
     ================  =================================================================================================
     ``form.kind``     the step as a function of the carry h; a, b, low and high may be computed from x in any way
     ================  =================================================================================================
-    ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``
+    ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``;
+                      phases of floats, ``(h + b) % m``
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative; the largest and the least product of

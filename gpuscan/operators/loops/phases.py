@@ -1,0 +1,178 @@
+"""Phases: sums of floats modulo a constant m, as an oscillator, an angle or a time of day has them.
+
+Law: ``h[t] = (h[t-1] + b[t]) mod m``, in the range from k to k + m. A map is b, from -m to m. Composition, first b1,
+then b2: ``b1 + b2``, less m or plus m where it leaves that range. Identity: 0. Proof: ``(h + b1) mod m`` differs from
+``h + b1`` by a multiple of m, which the next remainder removes.
+
+A phase is right within rounding on its circle: a number near one end of the range may be near the other end. An
+increment keeps its sign, so small steps back are not rounded as numbers near m are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuscan.array_types import AnyArray
+from gpuscan.operators.adjoint import ONE
+from gpuscan.operators.expression_graph import Node, reachable
+from gpuscan.operators.loops.affine import PlusTimes
+from gpuscan.operators.loops.polynomials import simplify
+from gpuscan.operators.loops.semirings import Forms
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    NodeForms,
+    Numbers,
+    Part,
+    Stage,
+    compute_nodes,
+    constant_choice,
+)
+from gpuscan.operators.parameter_array import arrays_hold
+from gpuscan.operators.traced_array import Number
+
+
+@dataclass(frozen=True)
+class PhaseMaps(Composition):
+    """Maps (b,). A constant map has its value less `low`.
+
+    Attributes:
+        modulus: the length of the range.
+        low: its lower end.
+    """
+
+    modulus: float
+    low: float
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
+        total = left[0] + right[0]
+        modulus = np.full_like(total, self.modulus)
+        total = np.where(total >= modulus, total - modulus, total)
+        return [np.where(total <= -modulus, total + modulus, total)]
+
+    def start(self, state: Numbers) -> list[Number]:
+        return [state[0] - np.full_like(state[0], self.low)]
+
+    def state(self, numbers: Numbers) -> list[Number]:
+        (total,) = numbers
+        modulus, low = (np.full_like(total, value) for value in (self.modulus, self.low))
+        return [np.where(total < np.zeros_like(total), total + modulus, total) + low]
+
+
+@dataclass(frozen=True, eq=False)
+class _Phase:
+    """A number that is a phase.
+
+    Attributes:
+        increment: what is added to the phase before; None for a number that does not depend on it.
+        modulus, low: the range; None for a number that does not depend on the phase before.
+        constant: a condition; where it is met, the number is `value` alone. None if it never is.
+        value: the number there, or everywhere.
+    """
+
+    increment: Node | None = None
+    modulus: float | None = None
+    low: float = 0
+    constant: Node | None = None
+    value: Node | None = None
+
+
+class _Phases(NodeForms[_Phase]):
+    """The phases that nodes are."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(part)
+        self.semiring = PlusTimes(part)
+        self.forms = Forms(self.semiring)
+
+    def _derive(self, node: Node) -> _Phase:
+        part, graph, args = self.part, self.graph, node.args
+        if not part.varies(node):
+            return _Phase(value=node)
+        wrapped = _wrapped(node)
+        if wrapped is not None:
+            return self._wrap(node, *wrapped)
+        if node.op in ("add", "subtract") and args[1].is_constant:
+            phase, offset = self.of(args[0]), args[1].reveal(float)
+            if phase.constant is None and phase.low == 0:
+                return _Phase(phase.increment, phase.modulus, -offset if node.op == "subtract" else offset)
+        if node.op == "select" and not part.varies(args[0]):
+            yes, no = self.of(args[1]), self.of(args[2])
+            if yes.modulus is not None and no.modulus is not None and (yes.modulus, yes.low) != (no.modulus, no.low):
+                raise LeavesClassError(node, "chooses between phases of different ranges", rank=1)
+            are_constant = yes.modulus is None, no.modulus is None
+            constant = constant_choice(graph, args[0], are_constant, (yes.constant, no.constant))
+            increments, values = (
+                [other if number is None else number for number, other in (pair, pair[::-1])]
+                for pair in ((yes.increment, no.increment), (yes.value, no.value))
+            )
+            increment, value = (
+                None if pair[0] is None or pair[1] is None else graph.select(args[0], pair[0], pair[1])
+                for pair in (increments, values)
+            )
+            one = no if yes.modulus is None else yes
+            return _Phase(increment, one.modulus, one.low, constant, value)
+        raise LeavesClassError(node, rank=-1)
+
+    def _wrap(self, node: Node, total: Node, modulus: float) -> _Phase:
+        form = self.forms.of(total)
+        if dict(form.weights) != {0: ONE} or form.constant is not None:
+            raise LeavesClassError(node, "takes the rest of a number other than a sum of the phase", rank=1)
+        return _Phase(form.shift or self.semiring.zero(total), modulus)
+
+
+def _wrapped(node: Node) -> tuple[Node, float] | None:
+    """Return a number and the constant that a node takes its remainder by; None for another node."""
+    if node.op == "remainder" and node.args[1].is_constant:
+        return node.args[0], node.args[1].reveal(float)
+    if node.op == "subtract" and node.args[1].op == "floor" and node.args[1].args[0] is node.args[0]:
+        return node.args[0], 1.0
+    return None
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of a phase.
+
+    Raises:
+        LeavesClassError: the step is no sum of one float modulo a constant.
+    """
+    if len(part.places) > 1 or part.states[0].scalar.kind != "float" or part.states[0].scalar.bits > 32:
+        raise LeavesClassError(part.results[0], rank=-1)
+    graph, calculus, phase = part.graph, part.calculus, _Phases(part).of(part.results[0])
+    low, modulus = phase.low, phase.modulus
+    if modulus is None or phase.increment is None or not 0 < modulus < np.inf:
+        raise LeavesClassError(part.results[0], rank=-1)
+
+    def is_inside(values: AnyArray) -> np.bool_:
+        return np.all((values >= low) & (values < low + modulus))
+
+    if not all(values is None or arrays_hold(is_inside, values) for values in part.initial):
+        why = f"is taken of a phase that begins outside of {low:g} to {low + modulus:g}"
+        raise LeavesClassError(_wrapping_node(part), why, rank=2)
+    if not _stays_inside(phase.value, low, modulus):
+        why = f"is taken of a phase that may be reset to a number outside of {low:g} to {low + modulus:g}"
+        raise LeavesClassError(_wrapping_node(part), why, rank=2)
+    offset = graph.constant(low, phase.increment.scalar)
+    increment = simplify(graph, calculus.add(phase.increment, offset)) if low else phase.increment
+    (number,) = compute_nodes(graph, lambda b: np.fmod(b, np.full_like(b, modulus)), calculus.wide(increment))
+    if phase.constant is not None and phase.value is not None:
+        value = calculus.wide(graph.apply("subtract", (phase.value, offset), offset.scalar))
+        number = graph.select(phase.constant, value, number)
+    law = f"h[t] = (h[t-1] + b) mod {modulus:g}" + (f", from {low:g}" if low else "")
+    return Stage("affine", law, part.places, (number,), phase.constant, PhaseMaps(modulus, low))
+
+
+def _wrapping_node(part: Part) -> Node:
+    """Return the operation that messages name."""
+    return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
+
+
+def _stays_inside(value: Node | None, low: float, modulus: float) -> bool:
+    """Return True if a number is a constant in the range, or a choice between such numbers."""
+    if value is None:
+        return True
+    if value.op == "select":
+        return all(_stays_inside(number, low, modulus) for number in value.args[1:])
+    return value.is_constant and low <= value.reveal(float) < low + modulus
