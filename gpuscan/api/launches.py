@@ -32,6 +32,8 @@ _MAX_ARRAY_BYTES = 1024
 _UPLOADED = frozenset(
     {np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
 )
+# Integers of this range may be parameters of a program, as numbers of int64.
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
 # Values of these types are equal only if they are the same for every function. The type is a part of the key, since
@@ -73,6 +75,7 @@ class CallKey:
         parameter_starts: the argument that each of them is, by name or number, and the index of its first float.
         operand: True while the key of an operand is made.
         array_operands: True if operands can be short arrays of NumPy, which are parameters as floats are.
+        integers: True if integers of the operand are parameters as well, as arrays of one number.
         has_operands: True if a float is an operand.
     """
 
@@ -82,13 +85,14 @@ class CallKey:
         "floats",
         "functions",
         "has_operands",
+        "integers",
         "operand",
         "parameter_starts",
         "sizes",
     )
 
     def __init__(self, array_operands: bool) -> None:
-        self.operand = self.has_operands = False
+        self.operand = self.has_operands = self.integers = False
         self.array_operands = array_operands
         self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
@@ -96,13 +100,14 @@ class CallKey:
         self.functions: list[Hashable] = []
         self.parameter_starts: dict[int | str, int] = {}
 
-    def of_argument(self, value: object, name: int | str, operand: bool) -> Hashable:
+    def of_argument(self, value: object, name: int | str, operand: bool, integers: bool) -> Hashable:
         """Return what `of` returns. For a function, leave out the floats that it closes over.
 
         Args:
             value: the argument.
             name: the name of the argument, or its number within ``*arrays``.
             operand: True to leave out the floats of the argument as well.
+            integers: True to leave out its integers.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -113,9 +118,9 @@ class CallKey:
         if isinstance(value, _FUNCTIONS):
             part = function_key(value, floats=self.floats)
         else:
-            self.operand = operand
+            self.operand, self.integers = operand, integers
             part = self.of(value)
-            self.operand = False
+            self.operand = self.integers = False
         if part is None:
             raise _NoKeyError
         if len(self.floats) > first:
@@ -156,6 +161,10 @@ class CallKey:
         """
         value_type = type(value)
         if value_type in _PLAIN:
+            if value_type is int and self.integers and _LEAST <= value <= _MOST:
+                self.floats.append(np.asarray(value, np.int64))
+                self.has_operands = True
+                return Parameter, int
             return value_type, value
         if isinstance(value, DeviceArray):
             return self._of_array(value)
@@ -238,6 +247,7 @@ def launchable(
     upload: Upload | None = None,
     *,
     array_operands: bool = False,
+    integers: frozenset[str] = frozenset(),
 ) -> F:
     """Let a function launch the program of an earlier call with the same key, if there was one.
 
@@ -247,6 +257,7 @@ def launchable(
             launch the same program.
         array_operands: True if these parameters take arrays of numbers as well. Short ones are parameters of the
             program as floats are.
+        integers: the names of the parameters with integers that are parameters of the program, too.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
         upload: uploads what else is in NumPy among the arguments, and has to be checked or converted before.
@@ -257,7 +268,7 @@ def launchable(
     }
     flags = {name for name, default in defaults.items() if type(default) is bool}
     types = {name: str(parameter.annotation).removesuffix(" | None") for name, parameter in parameters.items()}
-    integers = {name for name, annotation in types.items() if annotation in ("int", "SupportsIndex")} | {"axis"}
+    indices = {name for name, annotation in types.items() if annotation in ("int", "SupportsIndex")} | {"axis"}
     order = {name: position for position, name in enumerate(parameters)}
     by_position = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
     takes_axes = "tuple" in types.get("axis", "")
@@ -266,11 +277,9 @@ def launchable(
 
     def plain(option: int | str, value: object) -> object:
         """Return an argument of NumPy in the form of Python that means the same, if there is one."""
-        if type(value) is np.ufunc:
-            return name_of_ufunc(value) or value
         if option in flags and isinstance(value, (int, np.bool_)) and value in (0, 1):
             return bool(value)
-        return int(value) if option in integers and isinstance(value, np.integer) else value
+        return int(value) if option in indices and isinstance(value, np.integer) else value
 
     @functools.wraps(function)
     def call(*arguments: object, **options: object) -> Any:
@@ -305,7 +314,12 @@ def launchable(
                 default = defaults.get(option, call)
                 if value is default:
                     continue  # a default that is written out means the same
-                if type(value) is np.ufunc or isinstance(value, np.generic) or option in flags:
+                if type(value) is np.ufunc:
+                    value = name_of_ufunc(value) or value
+                    if type(value) is np.ufunc:
+                        key += option, (np.ufunc, value)
+                        continue
+                elif isinstance(value, np.generic) or option in flags:
                     value = plain(option, value)
                 value_type = type(value)
                 if option == "axis" and (value_type is not int or value < 1 or default == -1):
@@ -314,8 +328,8 @@ def launchable(
                     key += () if part is None else (option, part)
                 elif value_type is not type(default) or value != default:
                     part = (
-                        call_key.of_argument(value, option, option in operands)
-                        if value_type not in _PLAIN
+                        call_key.of_argument(value, option, option in operands, option in integers)
+                        if value_type not in _PLAIN or option in integers
                         else (value_type, value)
                     )
                     key += option, part
@@ -337,12 +351,14 @@ def launchable(
                 return function(*arguments, **options), options.get("out")
             call_arguments: dict[int | str, Any] = dict(given)
             if parameters is not None:
-                is_replaced = _is_number if array_operands else _is_float
                 for option, first in call_key.parameter_starts.items():
                     if isinstance(call_arguments[option], _FUNCTIONS):
                         call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
                     else:
+                        is_replaced: Callable[[object], bool] = _is_number if array_operands else _is_float
                         numbers = map(_parameter_of, parameters.leaves[first:])
+                        if option in integers:
+                            is_replaced = _or_integer(is_replaced)
                         call_arguments[option] = _replace(call_arguments[option], is_replaced, numbers)
             if others is not arrays:
                 following = iter(others)
@@ -361,10 +377,18 @@ def launchable(
     return call  # type: ignore[return-value]
 
 
-def launchable_with(*operands: str, data: Iterable[str] = (), upload: Upload | None = None) -> Callable[[F], F]:
+def launchable_with(
+    *operands: str, data: Iterable[str] = (), upload: Upload | None = None, integers: Iterable[str] = ()
+) -> Callable[[F], F]:
     """Return `launchable` for functions with numbers, or arrays of numbers, to compute from as these arguments."""
-    named = frozenset(operands)
-    return functools.partial(launchable, operands=named, data=frozenset(data), upload=upload, array_operands=True)
+    return functools.partial(
+        launchable,
+        operands=frozenset(operands),
+        data=frozenset(data),
+        upload=upload,
+        array_operands=True,
+        integers=frozenset(integers),
+    )
 
 
 def _upload_data(given: Given, data: Container[object], short: Container[object]) -> Given | None:
@@ -437,6 +461,11 @@ def _is_number(value: object) -> bool:
 
 def _is_float(value: object) -> bool:
     return type(value) in FLOATS
+
+
+def _or_integer(is_replaced: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Return a predicate that also holds for integers."""
+    return lambda value: (type(value) is int and _LEAST <= value <= _MOST) or is_replaced(value)
 
 
 def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:

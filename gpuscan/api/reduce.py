@@ -63,7 +63,7 @@ def reduce(
 def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceInto]) -> C: ...
 @overload
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
-@launchable_with("initial", data=["initial"], upload=upload_reduction_cuts)
+@launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_reduction_cuts)
 def reduce(
     x: object,
     op: Operation = "add",

@@ -91,7 +91,7 @@ def scan(
 ) -> tuple[B, Any]: ...
 @overload
 def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
-@launchable_with("initial", data=["initial"], upload=upload_scan_cuts)
+@launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_scan_cuts)
 def scan(
     x: object,
     op: Operation = "add",

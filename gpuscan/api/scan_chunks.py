@@ -364,7 +364,7 @@ def _kind_of(x: object, leaves: list[Array]) -> Hashable:
     return None if None in kinds else (type(x), tuple(x) if isinstance(x, dict) else None, *kinds)
 
 
-@launchable_with("initial", data=["initial"])
+@launchable_with("initial", data=["initial"], integers=["initial"])
 def _scan_chunk(
     x: object,
     op: object,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,9 +22,11 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import is_number as is_number_type
+from gpuscan.device.device_array import upload_changing
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameters import Parameter, spelling
+from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameters import Expression, Parameter, derive, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axis
 
@@ -77,7 +81,7 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 def _is_foreign(value: object) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
-    is_ours = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
+    is_ours = isinstance(value, (Array, Parameter, ParameterArray, np.ndarray, np.generic))
     return not is_ours and getattr(type(value), "__array_ufunc__", None) is not None
 
 
@@ -118,7 +122,11 @@ def _call_ufunc(
     ):
         # As in NumPy, no number equals None or text.
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
-    values = [value if is_number(value) else as_some_array(value) for value in inputs]
+    values: list[Any] = []
+    for value in inputs:
+        if isinstance(value, ParameterArray):
+            value = int(value) if dtype is not None or ufunc is np.ldexp else _as_operand(value, inputs)
+        values.append(value if is_number(value) else as_some_array(value))
     floats = any(isinstance(value, (float, Parameter)) for value in values)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*values)
@@ -172,6 +180,49 @@ def _check_exponents(base: Any, exponent: Any) -> None:
             f"np.power of integers by {least} was asked for, and integers have no negative powers. Convert them to "
             "floats: a.astype(np.float32) ** exponent"
         )
+
+
+def _as_operand(number: ParameterArray, inputs: Sequence[object]) -> object:
+    """Return an integer of Python in a form that lets later calls with another integer launch the same program.
+
+    Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.
+    """
+    arrays = [value for value in inputs if isinstance(value, Array)]
+    if not arrays or len(arrays) + 1 < len(inputs):
+        return int(number)
+    kinds, dtype = {array.dtype.kind for array in arrays}, np.result_type(*[array.dtype for array in arrays])
+    with suppress(OverflowError):
+        if kinds == {"f"}:
+            return Parameter(_expression_of(derive(_as_float, number.expression)))
+        if kinds <= {"i", "u"}:
+            content = derive(_bytes_in, number.expression, dtype)
+            return Array._of(arrays[0].device, upload_changing(arrays[0]._context, content, (), dtype))
+    return int(number)
+
+
+def _expression_of(value: object) -> Expression:
+    assert isinstance(value, Expression)
+    return value
+
+
+def _as_float(number: AnyArray) -> float:
+    """Return an integer as a float.
+
+    Raises:
+        OverflowError: it would be rounded.
+    """
+    if abs(int(number)) > 1 << 53:
+        raise OverflowError
+    return float(number)
+
+
+def _bytes_in(number: AnyArray, dtype: AnyDType) -> bytes:
+    """Return the bytes of an integer in a dtype, filled up with zeros to a whole word.
+
+    Raises:
+        OverflowError: it does not fit.
+    """
+    return int(number).to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
 
 
 def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
@@ -316,7 +367,8 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
 
 _OPERANDS = frozenset({"inputs", "options"})
 _launch = launchable(apply_ufunc, operands=_OPERANDS)
-_launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=frozenset({"inputs"}))
+_INPUTS = frozenset({"inputs"})
+_launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=_INPUTS, integers=_INPUTS)
 
 
 def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:

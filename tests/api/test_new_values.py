@@ -43,6 +43,8 @@ class Arrays:
 # What makes a value: each time another one.
 MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "float": lambda rng: float(rng.integers(-50, 50)) / 4,
+    "integer": lambda rng: int(rng.integers(-50, 50)),
+    "count": lambda rng: int(rng.integers(1, 20)),
     "float32": lambda rng: np.float32(rng.integers(-50, 50)) / 4,
     "one": lambda rng: np.array(rng.integers(-50, 50), np.float32),
     "share": lambda rng: rng.integers(0, 64) / 64,
@@ -81,6 +83,20 @@ def affine(left: Any, right: Any) -> Any:
 Call: TypeAlias = tuple[Callable[..., Any], str]
 CALLS: dict[str, Call] = {
     "initial": (lambda a, k: gs.scan(a.x, initial=k, **a.on), "float"),
+    "integer as initial": (lambda a, k: gs.scan(a.i, initial=k, **a.on), "integer"),
+    "integers as initial": (
+        lambda a, k, j: gs.scan((a.others, a.rows), affine, axis=1, initial=(k, j), **a.on),
+        "integer integer",
+    ),
+    "integer of groups": (lambda a, k: gs.scan(a.i, groups=a.groups, exclusive=True, initial=k, **a.on), "integer"),
+    "integer and a reduction": (lambda a, k: gs.reduce(a.x, "maximum", initial=k, **a.on), "integer"),
+    "integer among integers": (lambda a, k: a.i + k, "integer"),
+    "integer among bytes": (lambda a, k: a.groups * k, "count"),
+    "integer on the left": (lambda a, k: k - a.x, "integer"),
+    "remainder": (lambda a, k: a.i % k, "count"),
+    "comparison": (lambda a, k: a.i < k, "integer"),
+    "comparison of floats": (lambda a, k: a.x == k, "integer"),
+    "integer into out": (lambda a, k: np.multiply(a.x, k, out=a.out), "integer"),
     "initial of NumPy's": (lambda a, k: gs.scan(a.x, exclusive=True, initial=k, **a.on), "one"),
     "initial of rows": (lambda a, k: gs.scan(a.rows, axis=1, initial=k, **a.on), "row"),
     "initial of rows from the end": (lambda a, k: gs.scan(a.rows, axis=1, reverse=True, initial=k, **a.on), "row"),
@@ -230,3 +246,26 @@ def test_memory(device: gs.Device) -> None:
 
     reserve()
     assert reserve() == reserve()
+
+
+def test_integers_that_do_not_fit(device: gs.Device) -> None:
+    """Assert that integers with equal bits are told apart, and that an integer that does not fit raises an error."""
+    x = np.arange(9, dtype=np.uint8)
+    a, f = device.asarray(x), device.asarray(x.astype(np.float32))
+    for number in (3, 200, -1, 300, True, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, 5):
+        for call in (lambda v, k=number: v + k, lambda v, k=number: np.maximum(k, v), lambda v, k=number: v == k):
+            try:
+                wanted = call(x)
+            except OverflowError:
+                with pytest.raises((OverflowError, TypeError)):
+                    call(a)
+                continue
+            if isinstance(number, bool) or 0 <= number < 256:
+                assert_same(call(a), wanted)
+        if abs(number) < 2**63:
+            assert_same(f * number, x.astype(np.float32) * number)
+        if isinstance(number, bool) or 0 <= number < 256:
+            assert_same(gs.scan(a, "maximum", initial=number), np.maximum.accumulate(np.maximum(x, np.uint8(number))))
+        else:
+            with pytest.raises(TypeError, match=f"initial {number} "):
+                gs.scan(a, "maximum", initial=number)
