@@ -249,7 +249,7 @@ def test_memory(device: gs.Device) -> None:
 
 
 def test_integers_that_do_not_fit(device: gs.Device) -> None:
-    """Assert that integers with equal bits are different arguments, and that NumPy's errors are raised for large ones."""
+    """Assert that integers with equal bits are different arguments, and that large ones raise the errors of NumPy."""
     x = np.arange(9, dtype=np.uint8)
     a, f = device.asarray(x), device.asarray(x.astype(np.float32))
     for number in (3, 200, -1, 300, True, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, 5):

@@ -23,10 +23,10 @@ from gpuscan.operators.loops.semirings import Forms
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    LoopStage,
     NodeForms,
     Numbers,
-    Part,
-    Stage,
+    StepPart,
     compute_nodes,
     constant_choice,
 )
@@ -82,7 +82,7 @@ class _Phase:
 class _Phases(NodeForms[_Phase]):
     """The phases that nodes are."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         self.semiring = PlusTimes(part)
         self.forms = Forms(self.semiring)
@@ -132,13 +132,13 @@ def _wrapped(node: Node) -> tuple[Node, float] | None:
     return None
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of a phase.
 
     Raises:
         LeavesClassError: the step is no sum of one float modulo a constant.
     """
-    if len(part.places) > 1 or part.states[0].scalar.kind != "float" or part.states[0].scalar.bits > 32:
+    if len(part.state_indices) > 1 or part.states[0].scalar.kind != "float" or part.states[0].scalar.bits > 32:
         raise LeavesClassError(part.results[0], rank=-1)
     graph, calculus, phase = part.graph, part.calculus, _Phases(part).of(part.results[0])
     low, modulus = phase.low, phase.modulus
@@ -161,10 +161,10 @@ def derive(part: Part) -> Stage:
         value = calculus.wide(graph.apply("subtract", (phase.value, offset), offset.scalar))
         number = graph.select(phase.constant, value, number)
     law = f"h[t] = (h[t-1] + b) mod {modulus:g}" + (f", from {low:g}" if low else "")
-    return Stage("affine", law, part.places, (number,), phase.constant, PhaseMaps(modulus, low))
+    return LoopStage("affine", law, part.state_indices, (number,), phase.constant, PhaseMaps(modulus, low))
 
 
-def _wrapping_node(part: Part) -> Node:
+def _wrapping_node(part: StepPart) -> Node:
     """Return the operation that messages name."""
     return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
 

@@ -25,7 +25,7 @@ from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.mobius import scale_matrix
 from gpuscan.operators.loops.semirings import Form, Forms
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage, compute_nodes
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, LoopStage, Numbers, StepPart, compute_nodes
 from gpuscan.operators.traced_array import Number
 
 # The most rows of a matrix: elements of more numbers take long to compile.
@@ -75,7 +75,7 @@ class ProjectiveMaps(Composition):
         return [number / size for number in vector]
 
 
-def derive(part: Part) -> Stage:
+def derive(part: StepPart) -> LoopStage:
     """Return the stage of projective maps.
 
     Raises:
@@ -106,7 +106,7 @@ def derive(part: Part) -> Stage:
         matrix = [graph.select(condition, *pair) for pair in zip(constant, matrix, strict=True)]
     numbers = compute_nodes(graph, scale_matrix, *map(part.calculus.wide, matrix))
     law = "h[t] = (A h[t-1] + b) / (c h[t-1] + d)" if not name else f"h[t] = A h[t-1] / {name}(A h[t-1])"
-    return Stage("mobius", law, part.places, tuple(numbers), condition, ProjectiveMaps(rows, name or "last"))
+    return LoopStage("mobius", law, part.state_indices, tuple(numbers), condition, ProjectiveMaps(rows, name or "last"))
 
 
 def _row(semiring: PlusTimes, line: Form, rows: int, *, affine: bool) -> list[Node]:
@@ -123,7 +123,7 @@ def _row(semiring: PlusTimes, line: Form, rows: int, *, affine: bool) -> list[No
     ]
 
 
-def _split_choice(part: Part) -> tuple[Node | None, list[Node], list[Node]]:
+def _split_choice(part: StepPart) -> tuple[Node | None, list[Node], list[Node]]:
     """Return a condition, the values of the state where it is met, and the results elsewhere; None if there is none."""
     results = part.results
     if any(node.op != "select" or part.varies(node.args[0]) for node in results):
@@ -155,7 +155,7 @@ def _split_quotient(node: Node) -> tuple[Node, Node]:
     raise LeavesClassError(node, rank=-1)
 
 
-def _size_of(part: Part, vector: Sequence[Node], divisor: Node) -> str:
+def _size_of(part: StepPart, vector: Sequence[Node], divisor: Node) -> str:
     """Return the name of what a divisor is of a vector; empty if it is none of these, for some random inputs."""
     wanted = [*vector, divisor]
     inputs = [node for node in reachable(wanted) if node.op == "input"]
