@@ -18,6 +18,7 @@ from gpuscan.engine.element_copy import duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, check_numbers, in_dtype
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, smaller
+from gpuscan.operators.code import loop_iterations
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.sizes import spans
@@ -121,11 +122,17 @@ def _submit(
     bound = [Binding(array.buffer, array.offset, round_up(array.nbytes, 4)) for array in arrays]
     deferrable = shape[axis] <= _MAX_DEFERRED_STEPS and are_owned(*arrays)
     rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
-    for first, steps in spans(shape[axis], _STEPS):
+    for first, steps in spans(shape[axis], _steps_of_a_dispatch(context, text)):
         numbers = [rows, inner, shape[axis], first, steps, int(reverse)]
         submit_stage(
             context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, deferrable, text=text
         )
+
+
+def _steps_of_a_dispatch(context: DeviceContext, text: LoopText) -> int:
+    """Return the most steps of a dispatch. Some drivers end all loops of an invocation after a number of iterations."""
+    limit = context.capabilities.loop_iterations
+    return min(_STEPS, max(1, limit // (1 + loop_iterations(text.code.source)))) if limit else _STEPS
 
 
 def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:

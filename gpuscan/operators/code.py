@@ -622,6 +622,22 @@ def _find_called_functions(source: str) -> frozenset[str]:
     return named & arithmetic_functions().keys() if named else named
 
 
+# The most iterations of one loop in arithmetic.wgsl: the greatest common divisor of 64-bit integers takes 92.
+_MOST_ITERATIONS = 96
+
+
+def loop_iterations(source: str) -> int:
+    """Return the most iterations that the functions of arithmetic.wgsl make when a WGSL text runs once."""
+    return sum(source.count(f"{name}(") * _iterations_of(name) for name in _find_called_functions(source))
+
+
+@cache
+def _iterations_of(name: str) -> int:
+    body = arithmetic_functions()[name].removeprefix(f"fn {name}")
+    called = loop_iterations(body)
+    return _MOST_ITERATIONS * (1 + called) if re.search(r"\b(for|while) \(|\bloop \{", body) else called
+
+
 def helpers_of(source: str) -> tuple[str, ...]:
     """Return the names of the functions of arithmetic.wgsl that a WGSL text calls, directly or through others."""
     needed: set[str] = set()

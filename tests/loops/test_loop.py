@@ -282,3 +282,17 @@ def test_results_are_copied_and_pickled(method: Any, copied: Any) -> None:
 def test_limits_that_are_no_such_numbers_are_refused_for_every_method(method: Any, limits: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match=f"{next(iter(limits))}=.*was passed"):
         gs.loop(lambda h, x: h + x, 0.0, np.ones(3, F), method=method, device="numpy", **limits)
+
+
+LONG: dict[str, tuple[Any, Any, Any]] = {
+    "many steps": (lambda h, x: h + x, np.int32(0), np.ones(70_000, np.int32)),
+    "steps with loops": (lambda h, x: np.gcd(h + 1, x), np.int32(1), np.arange(20_000, dtype=np.int32) * 7919),
+    "steps with powers": (lambda h, x: (h & 7) ** (x & 3), np.int32(0), np.arange(30_000, dtype=np.int32)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_sequential_loop_has_more_iterations_than_a_driver_allows(name: str, device: gs.Device) -> None:
+    step, init, xs = LONG[name]
+    found = gs.loop(step, init, device.asarray(xs), method="sequential")
+    oracle.check(found, oracle.run(step, init, xs))
