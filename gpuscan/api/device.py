@@ -232,13 +232,16 @@ _open: dict[int, Device] = {}
 
 def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
-    if adapter_number(adapter) is not None:
-        return _find_numbered_device(adapter)
     if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
-        # The best that can be opened: some drivers list adapters that cannot.
-        best = next(_open_devices(), None)
+        adapters = find_adapters()
+        best = _open.get(id(adapters[0])) if adapters else None
+        if best is None or best._context.lost:
+            # The best that can be opened: some drivers list adapters that cannot.
+            best = next(_open_devices(), None)
         if best is not None:
             return best
+    elif adapter_number(adapter) is not None:
+        return _find_numbered_device(adapter)
     return _open_shared_device(choose_adapter(adapter))
 
 
@@ -338,12 +341,12 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
     requested = os.environ.get(ADAPTER_VARIABLE, "").strip()
     if requested.casefold() == NUMPY:
         return None
-    if os.environ.get(BACKEND_VARIABLE, "").strip():
-        # A backend that does not exist is an error as well, and not a machine without adapters.
-        webgpu()
     try:
         return default_device()
     except AdapterNotFoundError as error:
+        if os.environ.get(BACKEND_VARIABLE, "").strip():
+            # A backend that does not exist is an error as well, and not a machine without adapters.
+            webgpu()
         if requested:
             raise
         if not _warned.is_set():

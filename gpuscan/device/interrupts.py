@@ -34,6 +34,8 @@ class Idling(Protocol):
         """Wait until everything submitted so far is done."""
 
 
+# The thread on which signals are handled.
+_main_thread = threading.main_thread().ident
 # How many of the blocks below each thread is in, except for the main thread, which cannot be in one as Python ends.
 _blocks: dict[int, int] = {}
 # The thread that ends Python, once it does.
@@ -53,14 +55,14 @@ class defer_exit:  # noqa: N801
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
-        if thread != threading.main_thread().ident:
+        if thread != _main_thread:
             _begin_block(thread)
 
     def __exit__(
         self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         thread = threading.get_ident()
-        if thread != threading.main_thread().ident:
+        if thread != _main_thread:
             _end_block(thread)
 
 
@@ -81,7 +83,7 @@ class defer_interrupts:  # noqa: N801
     def __enter__(self) -> None:
         self._handler = self._thread = None
         thread = threading.get_ident()
-        if thread != threading.main_thread().ident:
+        if thread != _main_thread:
             _begin_block(thread)
             self._thread = thread
             return
@@ -150,7 +152,8 @@ def _wait_for_blocks() -> None:
 
 def _forget_threads() -> None:
     """Forget, in a forked process, what only its parent has: other threads, and a GPU that works."""
-    thread = threading.get_ident()
+    global _main_thread
+    _main_thread = thread = threading.get_ident()
     for other in [number for number in _blocks if number != thread]:
         del _blocks[other]
     _called_elsewhere.clear()

@@ -98,6 +98,9 @@ class _Library:
         self.ended: dict[int, str | None] = {}
         self.numbers = itertools.count(1)
 
+        # Types by their names would be looked up at each call.
+        address = ffi.typeof("uintptr_t")
+
         @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
         def on_mapped(status: int, message: Any, number: object, _: object) -> None:
             text = None
@@ -105,10 +108,9 @@ class _Library:
                 length = min(int(message.length), 4096) if message.data != ffi.NULL else 0
                 text = ffi.unpack(message.data, length).decode(errors="replace") if length else "no reason given"
                 text = f"Could not map buffer ({status} : {text})."
-            self.ended[int(ffi.cast("uintptr_t", number))] = text
+            self.ended[int(ffi.cast(address, number))] = text
 
         self.on_mapped = on_mapped
-        # Types by their names would be looked up at each call.
         self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
         self.times_pointer = _times_type(ffi)
 

@@ -243,17 +243,19 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
         pool: the pool of the staging buffers.
         ranges: buffer, first byte (a multiple of 4) and bytes of each.
     """
-    copies: list[tuple[wgpu.GPUBuffer, int, int, int]] = []
+    # Parts of mapped bytes are viewed from multiples of 8 on.
     size = 0
-    for buffer, start, nbytes in ranges:
-        copies.append((buffer, start, size, nbytes))
-        # Parts of mapped bytes are viewed from multiples of 8 on.
-        size += round_up(nbytes, 8)
+    for _, _, nbytes in ranges:
+        size += -(-nbytes // 8) * 8
     usages_and_sizes = [(_read_usage(), pool.size_of(size))]
     with defer_interrupts():
         (staging,) = taken = pool.take_all(usages_and_sizes)
+        copies, at = [], 0
+        for buffer, start, nbytes in ranges:
+            copies.append(Copy(buffer, start, staging, at, -(-nbytes // 4) * 4))
+            at += -(-nbytes // 8) * 8
         try:
-            queue.flush([Copy(buffer, start, staging, at, round_up(nbytes)) for buffer, start, at, nbytes in copies])
+            queue.flush(copies)
             mapping = queue.map(staging, size)
             mapping.sync_wait()
             content = mapping.view(size).copy()
@@ -262,7 +264,7 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
             pool.discard(staging)
             raise
         pool.give_all(taken, usages_and_sizes, clean=True)
-    return [content[at : at + nbytes] for _, _, at, nbytes in copies]
+    return [content[copy.destination_offset :][:nbytes] for copy, (_, _, nbytes) in zip(copies, ranges, strict=True)]
 
 
 @cache
