@@ -31,7 +31,7 @@ from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
-from gpuscan.operators.parameter_array import HostArray, is_float_parameter
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_float_parameter
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
 from gpuscan.problem.indices import is_array_index
@@ -231,6 +231,8 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         """
         if is_float_parameter(value) and self.dtype.kind not in "biu":
             value = Array._of(self.device, upload_number(self._context, value, self.dtype))
+        elif isinstance(value, ParameterArray):
+            value = new_array(self.device, value.astype(self.dtype))
         elif not isinstance(value, Array):
             value = new_array(self.device, elements_of(reveal(value), self.dtype))
         elif value.device is not self.device:

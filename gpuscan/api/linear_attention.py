@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.pieces import PartSlices, Pending, cut_axes, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray
@@ -20,6 +20,8 @@ from gpuscan.device.transfer import start_call
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
 from gpuscan.errors import UnsupportedDtypeError, abbreviate
+from gpuscan.operators.parameter_array import ParameterArray, is_float_parameter
+from gpuscan.operators.parameters import Parameter
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
@@ -31,7 +33,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@launchable
+@launchable_with("scale")
 def gated_delta_rule(
     q: object,
     k: object,
@@ -86,7 +88,7 @@ def gated_delta_rule(
     return call.outputs(as_flag("output_final_state", output_final_state))
 
 
-@launchable
+@launchable_with("scale")
 def gated_delta_rule_vjp(
     q: object,
     k: object,
@@ -138,7 +140,7 @@ def gated_delta_rule_vjp(
     return call.gradients()
 
 
-@launchable
+@launchable_with("scale")
 def gated_linear_attention(
     q: object,
     k: object,
@@ -184,7 +186,7 @@ def gated_linear_attention(
     return call.outputs(as_flag("output_final_state", output_final_state))
 
 
-@launchable
+@launchable_with("scale")
 def gated_linear_attention_vjp(
     q: object,
     k: object,
@@ -280,7 +282,7 @@ class _Call:
 
     arrays: _Arrays[SomeArray]
     dtypes: _Arrays[AnyDType]
-    scale: float
+    scale: float | Parameter
     device: Device | None
     on_device: bool
 
@@ -442,12 +444,16 @@ def _within(part: PartSlices, is_state: bool) -> tuple[slice, ...]:
     return (batch, head) if is_state else (batch, slice(None), head)
 
 
-def _as_scale(scale: object) -> float:
-    """Return a factor that the caller passed as a number of Python.
+def _as_scale(scale: object) -> float | Parameter:
+    """Return a factor that the caller passed as a number of Python, or as a parameter of the call.
 
     Raises:
         TypeError: it is no real number.
     """
+    if is_float_parameter(scale):
+        return scale
+    if isinstance(scale, ParameterArray):
+        scale = np.asarray(scale)
     try:
         number = None if isinstance(scale, (str, bytes)) else float(scale)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

@@ -27,6 +27,7 @@ from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_in
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
+from gpuscan.operators.parameter_array import ParameterArray, as_parameter_array, broadcast_array
 from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import check_choice, resolve_axis, tuple_of_integers
@@ -321,9 +322,10 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
     for given in (prepend, array, append):
         if given is np._NoValue:
             continue
-        part = as_some_array(given)
+        unknown = as_parameter_array(given)
+        part: Any = as_some_array(given) if unknown is None else unknown
         if not part.ndim:
-            part = np.broadcast_to(part, (*array.shape[:resolved_axis], 1, *array.shape[resolved_axis + 1 :]))
+            part = broadcast_array(part, (*array.shape[:resolved_axis], 1, *array.shape[resolved_axis + 1 :]))
         ends.append(part)
     differences = _concatenate(ends, resolved_axis) if len(ends) > 1 else array
     before = (slice(None),) * resolved_axis
@@ -484,7 +486,7 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 def _concatenate(
     arrays: Iterable[object], /, axis: int | None = 0, out: Array | None = None, *, dtype: object = None
 ) -> Array:
-    parts = [as_some_array(part) for part in arrays]
+    parts: list[Any] = [part if isinstance(part, ParameterArray) else as_some_array(part) for part in arrays]
     if axis is None:
         parts, axis = [part.reshape(-1) for part in parts], 0
     first = next(part for part in (*parts, out) if isinstance(part, Array))
@@ -639,11 +641,11 @@ _OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quanti
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted})
 # Functions that take arrays of NumPy together with arrays on a device.
-_OF_ARRAYS = frozenset({np.where, np.clip, np.concatenate, np.stack, np.vstack, np.hstack})
+_OF_ARRAYS = frozenset({np.where, np.clip, np.isclose, np.diff, np.concatenate, np.stack, np.vstack, np.hstack})
 _OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
 _launch_with_floats = launchable(apply_function, operands=_OPERANDS)
-_launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=frozenset({"args"}))
+_launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
 
 
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:

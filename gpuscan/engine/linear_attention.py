@@ -19,6 +19,7 @@ from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding, Clear, Copy, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
+from gpuscan.operators.parameters import Parameter, derive
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.sizes import apply
 
@@ -46,7 +47,7 @@ class DeviceAttention:
     v: DeviceArray
     g: DeviceArray
     beta: DeviceArray | None
-    scale: float
+    scale: float | Parameter
     initial: DeviceArray | None
 
     def outputs(self) -> tuple[DeviceArray, DeviceArray]:
@@ -153,7 +154,8 @@ class DeviceAttention:
     def _call(self, first: int, chunks: int, *offsets: int) -> Binding:
         """Return the uniform buffer of a call, for some chunks from the first on."""
         batches, length, heads, keys = self.q.shape
-        sizes = [batches, heads, length, keys, self.v.shape[3], first, chunks, apply(_bits, self.scale)]
+        scale = derive(_bits, self.scale._expression) if type(self.scale) is Parameter else apply(_bits, self.scale)
+        sizes = [batches, heads, length, keys, self.v.shape[3], first, chunks, scale]
         return uniform_of(self._context, [*sizes, self._beta_offset, *offsets, *[0] * (7 - len(offsets))])
 
     def _put(self, state: DeviceArray | None, states: DeviceArray, slot: int) -> Step:

@@ -11,6 +11,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
+from gpuscan.operators.parameters import Parameter
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_array import (
     ARRAY_FUNCTIONS,
@@ -177,8 +178,10 @@ def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 @register_form(np.isclose)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     a, b = _as_float32_if_narrow(a), _as_float32_if_narrow(b)
-    close = (np.isfinite(b) & ~np.isnan(a) & (abs(a - b) <= atol + rtol * abs(b))) | (a == b)
-    return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+    # Of a parameter of the call, only arithmetic with traced numbers is recorded.
+    numbers = np.zeros_like(a) + b if type(b) is Parameter else b
+    close = (np.isfinite(numbers) & ~np.isnan(a) & (abs(a - b) <= atol + rtol * abs(b))) | (a == b)
+    return close | (np.isnan(a) & np.isnan(numbers)) if equal_nan else close
 
 
 def _as_float32_if_narrow(x: Any) -> Any:

@@ -38,6 +38,7 @@ class Arrays:
         self.sorted = put(np.sort(INTEGERS))
         self.groups, self.offsets = put(np.arange(N, dtype=np.uint8) % 7), put(np.array([0, 100, 300, N], np.int32))
         self.out, self.part = put(X), put(X[:100])
+        self.heads, self.decays = put(X.reshape(1, 32, 4, 8)), put(np.zeros((1, 32, 4), np.float32))
 
 
 # What makes a value: each time another one.
@@ -185,6 +186,14 @@ CALLS: dict[str, Call] = {
     "searchsorted": (lambda a, x: gs.searchsorted(a.sorted, x.astype(np.int32), **a.on), "strided"),
     "searchsorted of doubles": (lambda a, x: np.searchsorted(a.sorted, x + 0.5), "doubles"),
     "sort segments": (lambda a, o: gs.sort(a.x, segments=o, **a.on), "offsets"),
+    "isclose": (lambda a, k: np.isclose(a.x, k), "float"),
+    "isclose within a tolerance": (lambda a, k, x: np.isclose(a.rows, x, atol=abs(k)), "float row"),
+    "diff after a number": (lambda a, k: np.diff(a.x, prepend=k), "float32"),
+    "diff between rows": (lambda a, x, y: np.diff(a.x, prepend=x, append=y), "row row"),
+    "attention": (
+        lambda a, k: gs.gated_linear_attention(a.heads, a.heads, a.heads, a.decays, scale=k, **a.on),
+        "float",
+    ),
     "take": (lambda a, i: np.take(a.rows, i, axis=1), "indices"),
     "take_along_axis": (lambda a, i: np.take_along_axis(a.rows, i.reshape(20, 2)[:, :1], 0), "indices"),
     "gradient of a loop": (
