@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuscan.api.array import Array
     from gpuscan.api.check_associative import check_associative
     from gpuscan.api.compact import compact
-    from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
+    from gpuscan.api.counting import bincount, histogram, searchsorted
     from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
     from gpuscan.api.device import Device, default_device, devices
     from gpuscan.api.export import export
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpuscan.api.progress_bar import progress_bar
     from gpuscan.api.reduce import reduce
     from gpuscan.api.reduce_by_key import reduce_by_key
+    from gpuscan.api.repetitions import repeat
     from gpuscan.api.scan import scan
     from gpuscan.api.scan_chunks import scan_chunks
     from gpuscan.api.scan_vjp import scan_vjp
@@ -65,7 +66,7 @@ _MODULES = {
     "compact": "gpuscan.api.compact",
     "bincount": "gpuscan.api.counting",
     "histogram": "gpuscan.api.counting",
-    "repeat": "gpuscan.api.counting",
+    "repeat": "gpuscan.api.repetitions",
     "searchsorted": "gpuscan.api.counting",
     "cumulative_prod": "gpuscan.api.cumulative_sums",
     "cumulative_sum": "gpuscan.api.cumulative_sums",

@@ -13,13 +13,14 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import find_true_indices, take_along_axis, take_at
 from gpuscan.api.array_methods import Axes, Kind, by_numpy
-from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
+from gpuscan.api.counting import bincount, histogram, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import check_out_array
 from gpuscan.api.reduce import reduce
+from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
 from gpuscan.api.ufuncs import apply_ufunc, not_on_device
@@ -639,7 +640,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
 _OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
-_OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted})
+_OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
 # Functions that take arrays of NumPy together with arrays on a device.
 _OF_ARRAYS = frozenset({np.where, np.clip, np.isclose, np.diff, np.concatenate, np.stack, np.vstack, np.hstack})
 _OPERANDS = frozenset({"args", "options"})

@@ -66,6 +66,7 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "few_labels": lambda rng: rng.permutation(100) % 9,
     "keys": lambda rng: np.sort(rng.integers(0, 9, 100)),
     "mask": lambda rng: rng.permutation(N) < N // 2,
+    "counts": lambda rng: rng.permutation(N) % 3,
 }
 
 
@@ -190,6 +191,7 @@ CALLS: dict[str, Call] = {
     "isclose within a tolerance": (lambda a, k, x: np.isclose(a.rows, x, atol=abs(k)), "float row"),
     "diff after a number": (lambda a, k: np.diff(a.x, prepend=k), "float32"),
     "diff between rows": (lambda a, x, y: np.diff(a.x, prepend=x, append=y), "row row"),
+    "repeat": (lambda a, c: np.repeat(a.x, c), "counts"),
     "attention": (
         lambda a, k: gs.gated_linear_attention(a.heads, a.heads, a.heads, a.decays, scale=k, **a.on),
         "float",
