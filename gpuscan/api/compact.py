@@ -12,6 +12,7 @@ from gpuscan.api.call_device import Devices, find_device_or_group
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.unknown_length_array import UnknownLengthArray
@@ -41,6 +42,7 @@ def compact(x: B, mask: ArrayLike | Mapped, *, out: Bundle | None = ..., device:
 def compact(
     x: ArrayLike, mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...
 ) -> AnyArray: ...
+@takes_numpy("x", "mask")
 @launchable_with(data=["mask"])
 def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> object:
     """Return the entries of an array for which a mask is True, in their order: ``x[mask]`` along the first axis.

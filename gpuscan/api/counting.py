@@ -12,6 +12,8 @@ from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import Arguments, launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.numpy_calls import takes_numpy
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import upload_array
@@ -491,6 +493,8 @@ def searchsorted(
     else:
         common = _common_dtype(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
+    if order is None and not on_device:
+        return _search_in_numpy(ordered, values, right=right, device=call_device)
     keys = contiguous(call_device.asarray(ordered))
     if order is not None:
         keys = contiguous(take_at(Array._of(call_device, keys), order, 0))
@@ -501,6 +505,25 @@ def searchsorted(
         return ranks
     host_ranks = ranks.numpy().astype(np.int64)
     return host_ranks if host_ranks.shape else host_ranks[()]
+
+
+@takes_numpy("keys", "values", indices=(0,))
+@launchable
+def _search_in_numpy(keys: SomeArray, values: SomeArray, *, right: bool, device: OpenedDevice | None = None) -> Any:
+    """Return the insertion indices of values of the same dtype as the keys, which are in NumPy if these are.
+
+    Args:
+        keys: the sorted keys.
+        values: the values.
+        right: True for the indices after equal keys.
+        device: the device to search arrays of NumPy on.
+    """
+    if isinstance(keys, Array) and isinstance(values, Array):
+        return Array._of(keys.device, search(contiguous(keys), values, right=right))
+    assert device is not None
+    uploaded = [new_array(device, np.asarray(array)) for array in (keys, values)]
+    ranks: Any = Array._of(device, search(*uploaded, right=right)).numpy().astype(np.int64)
+    return ranks if ranks.shape else ranks[()]
 
 
 def _common_dtype(*dtypes: AnyDType) -> AnyDType:

@@ -9,6 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array, as_some_array, new_array
 from gpuscan.api.call_device import Devices
 from gpuscan.api.launches import launchable
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out_array
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
@@ -43,6 +44,7 @@ def cumulative_sum(
 ) -> C: ...
 @overload
 def cumulative_sum(x: ArrayLike, /, *, dtype: DTypeLike | None = ..., **options: Unpack[NewSums]) -> AnyArray: ...
+@takes_numpy("x")
 @launchable
 def cumulative_sum(
     x: object,
@@ -104,6 +106,7 @@ def cumulative_prod(
 ) -> C: ...
 @overload
 def cumulative_prod(x: ArrayLike, /, *, dtype: DTypeLike | None = ..., **options: Unpack[NewSums]) -> AnyArray: ...
+@takes_numpy("x")
 @launchable
 def cumulative_prod(
     x: object,

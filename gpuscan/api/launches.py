@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import os
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gpuscan.device.context import strategy_key
+from gpuscan.array_types import AnyDType
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
@@ -23,17 +25,19 @@ from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters
+from gpuscan.planning.strategies import STRATEGY_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Arrays of NumPy up to this many bytes are a part of the key, by their contents, where they are not uploaded.
-_MAX_ARRAY_BYTES = 1024
-# The dtypes of arrays of NumPy that every device takes, as they are.
-_UPLOADED = frozenset(
+MAX_ARRAY_BYTES = 1024
+# The dtypes of arrays of NumPy that every device takes as they are. Devices with 64-bit floats take one more.
+_NARROW = frozenset(
     {np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
 )
 # Integers of this range may be parameters of a program, as numbers of int64.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_WIDE = _NARROW | {np.dtype(np.float64)}
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
 # Values of these types are equal only if they are the same for every function. The type is a part of the key, since
@@ -199,7 +203,7 @@ class CallKey:
             return value_type, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return value_type, *map(self.of, value)
-        if value_type is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+        if value_type is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
             return value_type, value._serial
@@ -333,7 +337,7 @@ def launchable(
                         else (value_type, value)
                     )
                     key += option, part
-            key.append(strategy_key("auto"))
+            key.append(os.environ.get(STRATEGY_VARIABLE))
             whole = tuple(key)
             hash(whole)
         except (_NoKeyError, TypeError, RecursionError):  # or a part cannot be hashed, or arguments nest too deep
@@ -426,11 +430,18 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
     ]
 
 
+def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:
+    """Return the dtypes of arrays of NumPy that a device takes as they are."""
+    return _WIDE if context.capabilities.float64 else _NARROW
+
+
 def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
     """Return an argument with its arrays of NumPy on the device of another array; short ones may stay."""
     value_type = type(value)
     if value_type is np.ndarray:
-        if value.dtype not in _UPLOADED or not value.size or (stay_short and value.nbytes <= _MAX_ARRAY_BYTES):
+        if value.dtype not in dtypes_to_upload(beside._context) or not value.size:
+            return value
+        if stay_short and value.nbytes <= MAX_ARRAY_BYTES:
             return value
         made = upload_array(beside._context, value)
         assert made._owner is not None
@@ -456,7 +467,7 @@ def _is_number(value: object) -> bool:
     """Return True for a float, or for a short array of numbers."""
     if type(value) is not np.ndarray:
         return type(value) in FLOATS
-    return value.dtype.kind in "biufc" and 0 < value.nbytes <= _MAX_ARRAY_BYTES
+    return value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_ARRAY_BYTES
 
 
 def _is_float(value: object) -> bool:

@@ -13,6 +13,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.pieces import PartSlices, Pending, cut_axes, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray
@@ -33,6 +34,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+@takes_numpy("q", "k", "v", "g", "beta", "initial_state")
 @launchable_with("scale")
 def gated_delta_rule(
     q: object,
@@ -88,6 +90,7 @@ def gated_delta_rule(
     return call.outputs(as_flag("output_final_state", output_final_state))
 
 
+@takes_numpy("q", "k", "v", "g", "beta", "grad_o", "initial_state", "grad_final_state")
 @launchable_with("scale")
 def gated_delta_rule_vjp(
     q: object,
@@ -140,6 +143,7 @@ def gated_delta_rule_vjp(
     return call.gradients()
 
 
+@takes_numpy("q", "k", "v", "g", "initial_state")
 @launchable_with("scale")
 def gated_linear_attention(
     q: object,
@@ -186,6 +190,7 @@ def gated_linear_attention(
     return call.outputs(as_flag("output_final_state", output_final_state))
 
 
+@takes_numpy("q", "k", "v", "g", "grad_o", "initial_state", "grad_final_state")
 @launchable_with("scale")
 def gated_linear_attention_vjp(
     q: object,

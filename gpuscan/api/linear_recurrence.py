@@ -11,6 +11,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.call_device import Devices, find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -81,6 +82,7 @@ def linear_recurrence(
 def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
 ) -> AnyArray: ...
+@takes_numpy("a", "b")
 @launchable_with("a", "initial", data=["b", "initial"])
 def linear_recurrence(
     a: Any,
@@ -176,6 +178,7 @@ def linear_recurrence_vjp(
     initial: ArrayLike | None = ...,
     **options: Unpack[RecurrenceGradientOptions],
 ) -> tuple[Any, Any, Any]: ...
+@takes_numpy("a", "h", "grad_h")
 @launchable_with("a", "initial", data=["grad_h"])
 def linear_recurrence_vjp(
     a: object,

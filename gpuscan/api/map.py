@@ -12,6 +12,7 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import is_list_of_numbers, takes_numpy
 from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, element_of, tuple_of
@@ -98,7 +99,10 @@ def map(
     """
     if not callable(function):
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
-    if not FLOATS.isdisjoint([type(array) for array in arrays]):
+    kinds = [type(array) for array in arrays]
+    if list in kinds:
+        arrays = tuple([np.asarray(array) if is_list_of_numbers(array) else array for array in arrays])
+    if not FLOATS.isdisjoint(kinds):
         function, arrays = _with_numbers(function, arrays)
     return _map(function, *arrays, out=out, device=device)
 
@@ -117,6 +121,7 @@ def _with_numbers(
     return of_arrays, tuple([argument for argument in arguments if type(argument) not in FLOATS])
 
 
+@takes_numpy("arrays")
 @launchable_with(data=["arrays"])
 def _map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None

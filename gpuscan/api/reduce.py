@@ -14,6 +14,7 @@ from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out, is_on_device, reduce_rows
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
@@ -63,6 +64,7 @@ def reduce(
 def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceInto]) -> C: ...
 @overload
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
+@takes_numpy("x")
 @launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_reduction_cuts)
 def reduce(
     x: object,

@@ -10,6 +10,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import Arguments, launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import upload_array
@@ -73,6 +74,7 @@ def repeat(x: Of[S], repeats: ArrayLike, *, axis: int | None = ..., device: Devi
 def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> B: ...
 @overload
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
+@takes_numpy("x")
 @launchable_with(upload=_upload_repeats)
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
     """Return an array in which each entry of an axis is repeated, as `numpy.repeat` does.

@@ -16,6 +16,7 @@ from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.host_cuts import upload_scan_cuts
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
@@ -91,6 +92,7 @@ def scan(
 ) -> tuple[B, Any]: ...
 @overload
 def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
+@takes_numpy("x")
 @launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_scan_cuts)
 def scan(
     x: object,

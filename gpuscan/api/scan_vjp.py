@@ -14,6 +14,7 @@ from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_seeds import seeds_by_rows
@@ -72,6 +73,7 @@ def scan_vjp(
     initial: object = ...,
     **options: Unpack[ScanGradientOptions],
 ) -> Any: ...
+@takes_numpy("x", "y", "grad_y")
 @launchable_with("initial", data=["y", "grad_y", "initial"])
 def scan_vjp(
     x: object,

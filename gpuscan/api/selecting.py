@@ -14,6 +14,8 @@ from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.numpy_calls import takes_numpy
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.sort import as_dates, check_keys, sort
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyDType
@@ -64,6 +66,7 @@ def top_k(
 def top_k(
     x: ArrayLike, k: SupportsIndex, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[AnyArray, NDArray[np.int64]]: ...
+@takes_numpy("x", indices=(1,))
 @launchable
 def top_k(
     x: object, k: SupportsIndex, /, *, axis: int = -1, largest: bool = True, device: Devices = None
@@ -165,6 +168,7 @@ def partition_by(x: Of[S], mask: ArrayLike, /, *, device: Devices = ...) -> tupl
 def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B, B]: ...
 @overload
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
+@takes_numpy("x", "mask")
 @launchable_with(data=["mask"])
 def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[object, object]:
     """Return the entries for which a mask is True, and the others: ``(x[mask], x[~mask])``, each in their order.
@@ -490,14 +494,9 @@ def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: An
         weak: True if the weights are Python numbers, which have no dtype.
     """
     on_device = isinstance(rows, Array)
-    ordered = sort(device.asarray(rows), axis=-1)
-    neighbours: Any = take_checked_indices(
-        ordered, new_array(device, indices.astype(np.dtype(np.uint32))), ordered.ndim - 1
-    )
+    neighbours: Any = _sort_and_take(rows, indices.astype(np.dtype(np.uint32)), device=device)
     count = indices.size // 2
     alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count : 2 * count]).all())
-    if not on_device:
-        neighbours = neighbours.numpy()
     neighbours = neighbours.transpose((neighbours.ndim - 1, *range(neighbours.ndim - 1)))
     first, last = neighbours[:count], neighbours[2 * count :]
     second = first if alone else neighbours[count : 2 * count]
@@ -514,6 +513,23 @@ def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: An
         weights = weight.astype(wide).reshape(count, *[1] * (first.ndim - 1))
         result = map_arrays(_between, first, second, last, new_array(device, weights))
     return result.astype(dtype, copy=False)
+
+
+@takes_numpy("rows")
+@launchable_with("indices")
+def _sort_and_take(rows: SomeArray, indices: HostArray, *, device: OpenedDevice | None = None) -> SomeArray:
+    """Return the elements of rows at these indices once the rows are sorted, where the rows are.
+
+    Args:
+        rows: an array with the rows along its last axis.
+        indices: the indices.
+        device: the device to sort rows of NumPy on.
+    """
+    device = rows.device if isinstance(rows, Array) else device
+    assert device is not None
+    ordered = sort(rows if isinstance(rows, Array) else new_array(device, rows), axis=-1)
+    found = take_checked_indices(ordered, new_array(device, indices), ordered.ndim - 1)
+    return found if isinstance(rows, Array) else found.numpy()
 
 
 def _with_nan(result: SomeArray, last: SomeArray) -> SomeArray:

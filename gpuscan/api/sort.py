@@ -13,6 +13,7 @@ from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.host_cuts import upload_sort_cuts
 from gpuscan.api.launches import launchable_with
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of
@@ -48,6 +49,7 @@ def sort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Ar
 def sort(x: Of[S], *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[S]: ...
 @overload
 def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> AnyArray: ...
+@takes_numpy("x")
 @launchable_with(upload=upload_sort_cuts)
 def sort(
     x: object,
@@ -124,6 +126,7 @@ def argsort(x: Array, *, segments: ArrayLike | None = ..., **options: Unpack[Sor
 def argsort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Array: ...
 @overload
 def argsort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[np.int64]: ...
+@takes_numpy("x", indices=(0,))
 @launchable_with(upload=upload_sort_cuts)
 def argsort(
     x: object,
@@ -173,6 +176,7 @@ def sort_by_key(keys: Of[S], values: Of[T], *, descending: bool = ...) -> tuple[
 def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> tuple[Any, Any]: ...
 @overload
 def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[AnyArray, AnyArray]: ...
+@takes_numpy("keys", "values")
 @launchable_with(data=["keys", "values"])
 def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[object, object]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.

@@ -14,6 +14,7 @@ from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
 from gpuscan.array_types import AnyDType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpuscan.api.annotations import Value
 
 
+@takes_numpy("u", "delta", "A", "B", "C", "D", "z", "delta_bias")
 @launchable
 def selective_scan(
     u: object,
@@ -88,6 +90,7 @@ def selective_scan(
     return (y, last.reshape(call.shape[0], call.shape[1], -1)) if with_state else y
 
 
+@takes_numpy("u", "delta", "A", "B", "C", "grad_y", "D", "z", "delta_bias", "grad_last_state")
 @launchable
 def selective_scan_vjp(
     u: object,

@@ -13,6 +13,7 @@ from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.scan import scan
 from gpuscan.api.sort import as_dates, check_keys
@@ -78,6 +79,7 @@ def unique_values(x: Array, /, *, device: Devices = ...) -> Array: ...
 def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
 @overload
 def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> AnyArray: ...
+@takes_numpy("x")
 @launchable
 def unique_values(x: object, /, *, device: Devices = None) -> object:
     """Return the distinct values of an array, in ascending order.
@@ -111,6 +113,7 @@ def unique_counts(x: Array, /, *, device: Devices = ...) -> UniqueCountsResult[A
 def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[NDArray[S], NDArray[np.int64]]: ...
 @overload
 def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[AnyArray, NDArray[np.int64]]: ...
+@takes_numpy("x", indices=(1,))
 @launchable
 def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
     """Return the distinct values of an array, in ascending order, and how often each one occurs.
@@ -143,6 +146,7 @@ def unique_inverse(x: Array, /, *, device: Devices = ...) -> UniqueInverseResult
 def unique_inverse(x: Of[S], /, *, device: Devices = ...) -> UniqueInverseResult[NDArray[S], NDArray[np.int64]]: ...
 @overload
 def unique_inverse(x: ArrayLike, /, *, device: Devices = ...) -> UniqueInverseResult[AnyArray, NDArray[np.int64]]: ...
+@takes_numpy("x", indices=(1,))
 @launchable
 def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
     """Return the distinct values of an array, in ascending order, and for each element the index of its value.
@@ -175,6 +179,7 @@ def unique_all(x: Array, /, *, device: Devices = ...) -> UniqueAllResult[Array, 
 def unique_all(x: Of[S], /, *, device: Devices = ...) -> UniqueAllResult[NDArray[S], NDArray[np.int64]]: ...
 @overload
 def unique_all(x: ArrayLike, /, *, device: Devices = ...) -> UniqueAllResult[AnyArray, NDArray[np.int64]]: ...
+@takes_numpy("x", indices=(1, 2, 3))
 @launchable
 def unique_all(x: object, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
     """Return the distinct values of an array, in ascending order, with indices, inverse indices and counts.
@@ -207,6 +212,7 @@ def run_length_encode(x: Array, /, *, device: Devices = ...) -> RunLengths[Array
 def run_length_encode(x: Of[S], /, *, device: Devices = ...) -> RunLengths[NDArray[S], NDArray[np.int64]]: ...
 @overload
 def run_length_encode(x: ArrayLike, /, *, device: Devices = ...) -> RunLengths[AnyArray, NDArray[np.int64]]: ...
+@takes_numpy("x", indices=(1,))
 @launchable
 def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any, Any]:
     """Return the value and the length of each run of adjacent equal elements.

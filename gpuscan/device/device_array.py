@@ -291,6 +291,24 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
     return DeviceArray(context, owner.buffer, given.shape, array_dtype, 0, owner)
 
 
+def upload_together(context: DeviceContext, arrays: Sequence[AnyArray]) -> list[Allocation]:
+    """Return memory on the device with copies of short arrays of NumPy, in C order, outside of a recording."""
+    pool, queue, flags = context.pool, context.queue, context.usage
+    usage = flags.STORAGE | flags.COPY_SRC | flags.COPY_DST
+    kinds = [(usage, pool.size_of(array.nbytes)) for array in arrays]
+    owners = []
+    with guarded(context):
+        for buffer, array, kind in zip(pool.take_all(kinds), arrays, kinds, strict=True):
+            owners.append(Allocation(pool, buffer, array.nbytes, kind))
+            if array.nbytes > TRANSFERS.deferred_upload_bytes:
+                upload(queue, np.ascontiguousarray(array), buffer)
+                continue
+            words: AnyArray = np.zeros(-(-array.nbytes // 4), np.uint32)
+            np.ndarray(array.shape, array.dtype, words)[...] = array
+            queue.write_deferred(buffer, 0, words.view(np.uint8))
+    return owners
+
+
 def upload_changing(
     context: DeviceContext, content: bytes | Expression, shape: tuple[int, ...], dtype: AnyDType
 ) -> DeviceArray:

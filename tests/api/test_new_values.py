@@ -37,7 +37,7 @@ class Arrays:
         self.rows, self.others = put(X.reshape(32, 32)), put(SIGNS.reshape(32, 32))
         self.sorted = put(np.sort(INTEGERS))
         self.groups, self.offsets = put(np.arange(N, dtype=np.uint8) % 7), put(np.array([0, 100, 300, N], np.int32))
-        self.out, self.part = put(X), put(X[:100])
+        self.out, self.part, self.few = put(X), put(X[:100]), put(INTEGERS[:40])
         self.heads, self.decays = put(X.reshape(1, 32, 4, 8)), put(np.zeros((1, 32, 4), np.float32))
 
 
@@ -149,6 +149,7 @@ CALLS: dict[str, Call] = {
     ),
     "map": (lambda a, x: gs.map(lambda v, w: v - w, a.x, x, **a.on), "array"),
     "map of rows": (lambda a, x: gs.map(lambda v, w: v - w, a.rows, x, **a.on), "row"),
+    "map of a list": (lambda a, x: gs.map(lambda v, w: v * w, a.few, x, **a.on), "list"),
     "map of a square": (lambda a, x: gs.map(lambda v, w: v - w, x, a.rows, **a.on), "square"),
     "ufunc": (lambda a, x: x - a.rows, "row"),
     "ufunc into out": (lambda a, x: np.maximum(a.x, x, out=a.out), "array"),

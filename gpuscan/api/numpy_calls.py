@@ -1,0 +1,322 @@
+"""Run calls of small arrays of NumPy as calls of arrays on a device: upload them, launch a program, read the results.
+
+`takes_numpy` wraps a function that `gpuscan.api.launches` has made launchable. Calls of arrays of NumPy then have the
+keys and the programs of calls of arrays on a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from math import prod
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload
+from gpuscan.api.unknown_length_array import UnknownLengthArray
+from gpuscan.array_types import AnyArray
+from gpuscan.device.device_array import DeviceArray, upload_together
+from gpuscan.engine.progress import report_progress
+from gpuscan.errors import GpuscanError
+from gpuscan.planning.transfer_heuristics import TRANSFERS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_BUNDLES = (tuple, list, dict)
+# Bundles that nest deeper than this are not uploaded.
+_MAX_LEVELS = 8
+# The types of the numbers of a list that is an array.
+_NUMBERS = frozenset({bool, int, float, complex})
+# Arguments of these types are passed on as they are.
+_AS_THEY_ARE = (np.generic, FunctionType, functools.partial)
+# Arguments of these types hold no arrays.
+_PLAIN = frozenset({type(None), bool, int, float, complex, str})
+# The result of a call that has raised an error.
+_FAILED = object()
+
+
+def takes_numpy(
+    *data: str, long: tuple[str, ...] = (), indices: tuple[int, ...] = (), each_like: tuple[str, ...] = ()
+) -> Callable[[F], F]:
+    """Let a launchable function take small arrays of NumPy: they are uploaded, and its results are read.
+
+    The function gets the arrays of NumPy themselves if an argument is on a device, if they are large, or if their dtype
+    needs a conversion. So it does if the call over the uploaded arrays raises: then it computes in the long way, or
+    raises the error for what the caller has passed.
+
+    Args:
+        data: the names of the parameters that take the arrays, or bundles of them.
+        long: the names of the parameters that take arrays which are uploaded only if they are too long for parameters.
+        indices: which results, counted depth first, are uint32 on a device and int64 in NumPy.
+        each_like: for a tuple of results, the parameter of each. A result is where the parameter's argument is, so
+            that some arguments may be on a device, and others in NumPy.
+    """
+
+    def decorate(function: F) -> F:
+        parameters = inspect.signature(function).parameters
+        names: list[Any] = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
+        several = any(name in data and each.kind == each.VAR_POSITIONAL for name, each in parameters.items())
+        moves = _Moves(frozenset(data), frozenset(long), frozenset(each_like), several)
+
+        @functools.wraps(function)
+        def call(*arguments: object, **options: Any) -> Any:
+            if not each_like:
+                for value in arguments:
+                    if isinstance(value, DeviceArray):
+                        return function(*arguments, **options)
+            count = len(arguments)
+            # Arguments in ``*arrays`` have numbers instead of names, as in `launchable`.
+            given = dict(zip(names if count <= len(names) else [*names, *range(count)], arguments, strict=False))
+            given |= options
+            if len(given) < count + len(options):
+                return function(*arguments, **options)  # which raises the error for an argument that is passed twice
+            device, out = given.pop("device", None), given.pop("out", None)
+            found = _find_arrays(given, device, moves) if out is None or type(out) is np.ndarray else None
+            if found is None:
+                return function(*arguments, **options)
+            moved, arrays, device = found
+            context = device._context
+            with context.lock:
+                if context.queue.recording is not None:
+                    return function(*arguments, **options)
+                # Reports of earlier calls are read first, so that a failure below is this call's own.
+                if context.has_unread_reports:
+                    context.check()
+                try:
+                    uploads = _upload(device, arrays)
+                    for name in moved:
+                        value = given[name]
+                        given[name] = next(uploads) if type(value) is np.ndarray else _replace(value, uploads)
+                    values = list(given.values())
+                    result = function(*values[:count], **dict(list(given.items())[count:]))
+                    if each_like:
+                        result = _read_some(device, result, [name in moved for name in each_like], indices)
+                    else:
+                        result = read_results(device, result, indices)
+                except (GpuscanError, TypeError, ValueError, IndexError):
+                    # The call below raises it, too, unless that computes in another way.
+                    result = _FAILED
+            if result is not _FAILED:
+                report_progress(sum([array.nbytes for array in arrays]))
+                if out is None:
+                    return result
+                if _fits(result, out):
+                    out[...] = result
+                    return out
+            return function(*arguments, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+# ----- Arguments
+
+
+class _Moves(NamedTuple):
+    """Which arguments of a function are uploaded: see `takes_numpy`.
+
+    Attributes:
+        data, long, each_like: as there.
+        several: True if ``*arrays`` are uploaded.
+    """
+
+    data: frozenset[str]
+    long: frozenset[str]
+    each_like: frozenset[str]
+    several: bool
+
+
+# Which arguments are uploaded, their arrays, depth first, and the device of the call.
+_Found: TypeAlias = tuple[list[str | int], list[AnyArray], Device]
+
+
+def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | None:
+    """Return the arrays of a call to upload; None if they stay.
+
+    Args:
+        given: the arguments.
+        device: what was passed as `device`.
+        moves: which arguments may be uploaded.
+    """
+    data, long, each_like, several = moves
+    moved: list[str | int] = []
+    arrays: list[AnyArray] = []
+    for name, value in given.items():
+        if type(value) in _PLAIN:
+            continue
+        if name in data or (several and type(name) is int) or (name in long and _is_long(value)):
+            if isinstance(value, _AS_THEY_ARE):
+                continue
+            if name in each_like and isinstance(value, DeviceArray) and device in (None, _device_of(value)):
+                device = _device_of(value)
+                continue
+            if type(value) is np.ndarray:
+                arrays.append(value)
+            elif not _collect(value, arrays):
+                return None
+            moved.append(name)
+        elif isinstance(value, DeviceArray) or (type(value) in _BUNDLES and _holds_array(value)):
+            return None
+    if not arrays or type(device) in _BUNDLES:
+        return None
+    device = resolve_device(device)
+    return None if device is None or not _are_small(arrays, device) else (moved, arrays, device)
+
+
+def _is_long(value: object) -> bool:
+    """Return True for arrays of NumPy that are too long for parameters."""
+    arrays: list[AnyArray] = []
+    return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_ARRAY_BYTES
+
+
+def _device_of(array: DeviceArray) -> object:
+    """Return the device of a public array."""
+    return getattr(array, "device", None)
+
+
+def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> bool:
+    """Add the arrays of an argument to a list; return False if it has something else, or nests too deep."""
+    kind = type(value)
+    if kind is np.ndarray:
+        into.append(value)
+    elif is_list_of_numbers(value):
+        into.append(np.asarray(value))
+    elif kind in _BUNDLES and value and levels and (kind is not list or any(map(_has_axes, value))):
+        for part in value.values() if kind is dict else value:
+            if type(part) is np.ndarray:
+                into.append(part)
+            elif not _collect(part, into, levels - 1):
+                return False
+    elif kind not in _NUMBERS and not isinstance(value, np.generic):
+        return False
+    return True
+
+
+def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
+    """Return copies of arrays on a device."""
+    copies = []
+    for owner, array in zip(upload_together(device._context, arrays), arrays, strict=True):
+        copies.append(Array(device, owner.buffer, array.shape, array.dtype, 0, owner))
+    return iter(copies)
+
+
+def _replace(value: Any, uploads: Iterator[Array]) -> object:
+    """Return an argument with the next of the uploads in the place of each of its arrays."""
+    kind = type(value)
+    if kind is np.ndarray or is_list_of_numbers(value):
+        return next(uploads)
+    if kind not in _BUNDLES:
+        return value
+    parts = []
+    for part in value.values() if kind is dict else value:
+        parts.append(next(uploads) if type(part) is np.ndarray else _replace(part, uploads))
+    return dict(zip(value, parts, strict=True)) if kind is dict else kind(parts)
+
+
+def is_list_of_numbers(value: Any) -> bool:
+    """Return True for a list of Python numbers, which is one array."""
+    return type(value) is list and bool(value) and _NUMBERS.issuperset(map(type, value))
+
+
+def _has_axes(value: object) -> bool:
+    """Return True for an array that makes the list that it is in a bundle."""
+    return type(value) is np.ndarray and value.ndim > 0
+
+
+def _holds_array(bundle: Any, levels: int = _MAX_LEVELS) -> bool:
+    """Return True if a bundle has an array on a device, or nests too deep to tell."""
+    parts = bundle.values() if type(bundle) is dict else bundle
+    kinds = set(map(type, parts))
+    if any(issubclass(kind, DeviceArray) for kind in kinds) or not levels:
+        return True
+    inner = [] if kinds.isdisjoint(_BUNDLES) else [part for part in parts if type(part) in _BUNDLES]
+    return any(_holds_array(part, levels - 1) for part in inner)
+
+
+def _are_small(arrays: list[AnyArray], device: Device) -> bool:
+    """Return True if arrays can be uploaded as they are, each by one copy."""
+    dtypes = dtypes_to_upload(device._context)
+    for array in arrays:
+        if array.dtype not in dtypes or not 0 < array.nbytes <= TRANSFERS.single_write_bytes:
+            return False
+    return True
+
+
+# ----- Results
+
+
+def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> Any:
+    """Return a result in NumPy. All its arrays on the device are read in one wait."""
+    leaves = _leaves_of(result, [])
+    # Buffer, first byte and bytes of what is read for each of them; nothing for a view or a long array.
+    ranges: list[tuple[Any, ...]] = []
+    for leaf in leaves:
+        if isinstance(leaf, UnknownLengthArray):
+            ranges.append(((leaf.count.buffer, leaf.count.offset, 4), (leaf.buffer, leaf.offset, _bytes_behind(leaf))))
+        elif leaf._strides is None and leaf.offset % 4 == 0 and 0 < leaf.nbytes <= TRANSFERS.staging_bytes:
+            ranges.append(((leaf.buffer, leaf.offset, leaf.nbytes),))
+        else:
+            ranges.append(())
+    contents = iter(device._context.read_and_check(*itertools.chain.from_iterable(ranges)))
+    arrays: list[Any] = []
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, UnknownLengthArray):
+            shape = (int(next(contents).view(np.uint32)[0]), *leaf._trailing)
+            # A copy, so that the memory of the longest result is not kept.
+            array = next(contents)[: prod(shape) * leaf._dtype.itemsize].copy().view(leaf._dtype).reshape(shape)
+        else:
+            array = next(contents).view(leaf._dtype).reshape(leaf._shape) if ranges[number] else leaf.numpy()
+        if number in indices:
+            array = array.astype(np.int64)
+        # NumPy's functions give numbers, not arrays of shape ().
+        arrays.append(array if array.shape else array[()])
+    return arrays[0] if leaves and leaves[0] is result else _with_arrays(result, iter(arrays))
+
+
+def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return some results of a tuple as `read_results` does, and the others as they are."""
+    read = iter(read_results(device, tuple(itertools.compress(results, which)), indices))
+    return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])
+
+
+def _bytes_behind(array: UnknownLengthArray) -> int:
+    """Return the bytes of the memory that begins with an array."""
+    assert array._owner is not None
+    return array._owner.nbytes - array.offset
+
+
+def _leaves_of(value: Any, into: list[Any]) -> list[Any]:
+    """Add the arrays of a result on a device to a list, depth first, and return the list."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
+    for part in parts:
+        if isinstance(part, DeviceArray):
+            into.append(part)
+        elif isinstance(part, _BUNDLES):
+            _leaves_of(part, into)
+    return into
+
+
+def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
+    """Return a result with the next of some arrays in the place of each of its own."""
+    if not isinstance(value, _BUNDLES):
+        return next(arrays) if isinstance(value, DeviceArray) else value
+    parts = []
+    for part in value.values() if isinstance(value, dict) else value:
+        parts.append(next(arrays) if isinstance(part, DeviceArray) else _with_arrays(part, arrays))
+    if isinstance(value, dict):
+        return dict(zip(value, parts, strict=True))
+    return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+
+
+def _fits(result: object, out: AnyArray) -> bool:
+    """Return True if a result can be written to `out` as it is."""
+    if not isinstance(result, (np.ndarray, np.generic)):
+        return False
+    return result.shape == out.shape and result.dtype == out.dtype and bool(out.flags.carray)

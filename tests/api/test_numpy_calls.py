@@ -1,0 +1,254 @@
+"""Repeated calls of NumPy's arrays alone: each launches one program over other arrays, and waits once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
+from tests.harness.builds import count_waits
+from tests.harness.devices import count_programs
+from tests.oracle import assert_same
+
+Array = np.ndarray[Any, Any]
+N = 1024
+# For calls that a type checker refuses.
+UNTYPED: Any = gs
+
+
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+# What makes an argument: each time another one. The numbers are small integers, so that sums are exact in any order.
+MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "f": lambda rng: rng.integers(-9, 9, N).astype(np.float32),
+    "i": lambda rng: rng.integers(-99, 99, N).astype(np.int32),
+    "bytes": lambda rng: rng.integers(0, 255, N).astype(np.uint8),
+    "halves": lambda rng: rng.integers(0, 2, N).astype(np.float16),
+    "long": lambda rng: rng.integers(-(1 << 40), 1 << 40, N),
+    "bools": lambda rng: rng.random(N) < 0.5,
+    "strided": lambda rng: rng.integers(-9, 9, 2 * N).astype(np.float32)[::-2],
+    "rows": lambda rng: rng.integers(-9, 9, (32, 32)).astype(np.float32),
+    "fortran": lambda rng: np.asfortranarray(rng.integers(-9, 9, (32, 32)).astype(np.float32)),
+    "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
+    "signs": lambda rng: rng.choice([-1, 1], N).astype(np.float32),
+    "list": lambda rng: rng.integers(-9, 9, 50).tolist(),
+    "float": lambda rng: float(rng.integers(-50, 50)) / 4,
+    "keys": lambda rng: np.sort(rng.integers(0, 9, N)).astype(np.int32),
+    "labels": lambda rng: rng.permutation(N) % 9,
+    "offsets": lambda rng: np.array([0, *np.sort(rng.choice(np.arange(1, N), 5, replace=False)), N]),
+    "counts": lambda rng: rng.permutation(N) % 3,
+    "channels": lambda rng: rng.integers(-2, 2, (1, 8, 16)).astype(np.float32),
+    "heads": lambda rng: rng.integers(-2, 2, (1, 16, 2, 4)).astype(np.float32),
+    "decays": lambda rng: np.log(rng.choice([0.5, 1.0], (1, 16, 2))).astype(np.float32),
+    "rates": lambda rng: -rng.integers(1, 3, (8, 4)).astype(np.float32),
+    "weights": lambda rng: rng.integers(-2, 2, (8, 4)).astype(np.float32),
+}
+
+# Each call, and the values that it takes.
+Call: TypeAlias = tuple[Callable[..., Any], str]
+CALLS: dict[str, Call] = {
+    "scan": (gs.scan, "f"),
+    "scan of bytes": (gs.scan, "bytes"),
+    "scan of float16": (gs.scan, "halves"),
+    "scan of int64": (gs.scan, "long"),
+    "scan of bools": (lambda x: gs.scan(x, "logical_xor"), "bools"),
+    "scan of a strided array": (gs.scan, "strided"),
+    "scan of rows": (lambda x: gs.scan(x, axis=1), "rows"),
+    "scan of columns": (lambda x: gs.scan(x, axis=0), "rows"),
+    "scan in Fortran order": (lambda x: gs.scan(x, axis=1), "fortran"),
+    "scan of a list": (gs.scan, "list"),
+    "scan of a tuple": (lambda x, y: gs.scan((x, y), affine), "signs f"),
+    "scan of a dict": (lambda x, y: gs.scan({"a": x, "b": y}, lambda l, r: {"a": r["a"], "b": l["b"] + r["b"]}), "i f"),
+    "scan into out": (lambda x: gs.scan(x, out=np.empty_like(x)), "f"),
+    "scan with a total": (lambda x: gs.scan(x, return_total=True), "i"),
+    "scan from a number": (lambda x, k: gs.scan(x, exclusive=True, initial=k), "f float"),
+    "scan from a row": (lambda x, k: gs.scan(x, axis=1, initial=k), "rows row"),
+    "scan with a map": (lambda x, k: gs.scan(x, before=lambda v: v * k), "f float"),
+    "scan of segments": (lambda x, o: gs.scan(x, segments=o), "f offsets"),
+    "scan of keys": (lambda x, k: gs.scan(x, keys=k), "f keys"),
+    "scan of groups": (lambda x, g: gs.scan(x, groups=g), "i labels"),
+    "cumulative_sum": (gs.cumulative_sum, "i"),
+    "cumulative_prod": (gs.cumulative_prod, "signs"),
+    "reduce": (gs.reduce, "f"),
+    "reduce rows": (lambda x: gs.reduce(x, "maximum", axis=1), "rows"),
+    "reduce groups": (lambda x, g: gs.reduce(x, groups=g), "i labels"),
+    "reduce segments": (lambda x, o: gs.reduce(x, segments=o), "i offsets"),
+    "map": (lambda x, y: gs.map(lambda v, w: v * w + 1, x, y), "f signs"),
+    "map of two results": (lambda x, y: gs.map(lambda v, w: (v + w, v > w), x, y), "f signs"),
+    "map of a row": (lambda x, y: gs.map(lambda v, w: v - w, x, y), "rows row"),
+    "map of a list": (lambda x: gs.map(lambda v: v + 1, x), "list"),
+    "map with a number": (lambda x, k: gs.map(lambda v, w: v * w, x, k), "f float"),
+    "linear_recurrence": (gs.linear_recurrence, "signs f"),
+    "linear_recurrence_vjp": (gs.linear_recurrence_vjp, "signs f f"),
+    "scan_vjp": (lambda x, g: gs.scan_vjp(x, np.cumsum(x), g), "f f"),
+    "gated_linear_attention": (
+        lambda q, k, v, g, s: gs.gated_linear_attention(q, k, v, g, scale=s),
+        "heads heads heads decays float",
+    ),
+    "selective_scan": (
+        lambda u, a, b, c: gs.selective_scan(u, np.full_like(u, np.log(2) / 2), a, b, c),
+        "channels rates weights weights",
+    ),
+    "sort": (lambda x: gs.sort(x, descending=True), "i"),
+    "sort rows": (lambda x: gs.sort(x, axis=0), "rows"),
+    "argsort": (gs.argsort, "f"),
+    "sort_by_key": (gs.sort_by_key, "i f"),
+    "compact": (gs.compact, "f bools"),
+    "compact by a function": (lambda x: gs.compact(x, lambda v: v > 0), "f"),
+    "partition_by": (gs.partition_by, "i bools"),
+    "unique_values": (gs.unique_values, "f"),
+    "unique_counts": (gs.unique_counts, "i"),
+    "unique_inverse": (gs.unique_inverse, "bytes"),
+    "unique_all": (gs.unique_all, "rows"),
+    "run_length_encode": (gs.run_length_encode, "keys"),
+    "top_k": (lambda x: gs.top_k(x, 5), "i"),
+    "quantile": (lambda x: gs.quantile(x, 0.3), "f"),
+    "median of rows": (lambda x: gs.median(x, axis=1), "rows"),
+    "searchsorted": (gs.searchsorted, "keys i"),
+    "repeat": (lambda x: gs.repeat(x, 3), "f"),
+    "repeat counts": (gs.repeat, "f counts"),
+}
+# Calls with results that are rounded in another way on NumPy.
+ROUNDED = {"gated_linear_attention", "selective_scan"}
+# Calls of functions that close over the float.
+CLOSED_OVER = {"scan with a map", "map with a number"}
+# Calls with a result of a length that only the device knows, which is one more result.
+PICKED = {"compact", "compact by a function", "run_length_encode", "partition_by"}
+# Python calls of computations on the host: quantiles are between two elements, and values
+# are converted to the dtype of the keys.
+ON_THE_HOST = {
+    "quantile": 40, "median of rows": 40, "searchsorted": 20
+}  # fmt: skip
+# Python calls of a float that a function closes over.
+NEW_FLOAT = 30
+
+
+@pytest.fixture
+def default(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """Return the device on which calls without `device` run."""
+    monkeypatch.setattr("gpuscan.api.device.default_device", lambda: device)
+    return device
+
+
+def on_numpy(call: Callable[..., Any], *values: Any) -> list[Array]:
+    """Return the results of a call that runs on NumPy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUSCAN_ADAPTER", "numpy")
+        return results_of(call(*values))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_repeated_calls(default: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that other arrays need no other program and one wait, have NumPy's results, and take few Python calls."""
+    call, kinds = CALLS[name]
+    device, rng = default, np.random.default_rng(3)
+
+    def make() -> list[Any]:
+        return [MAKERS[kind](rng) for kind in kinds.split()]
+
+    # The first calls compile, find out how large subgroups are, and bind buffers.
+    for _ in range(8):
+        call(*make())
+    known, calls = count_programs(device), []
+    for _ in range(4):
+        values = make()
+        wanted = on_numpy(call, *values)
+        given = [np.copy(value) for value in values]
+        found: list[Any] = []
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            calls.append(Counted().of(lambda into=found, given=values: into.append(call(*given))))  # type: ignore[misc]
+            assert len(waits) == 1
+        for value, before in zip(values, given, strict=True):
+            assert_same(value, before)
+            if isinstance(value, np.ndarray):
+                value[...] = 0  # later changes are none of the results
+        for got, expected in zip(results_of(found[0]), wanted, strict=True):
+            if name in ROUNDED:
+                assert got.dtype == expected.dtype
+                np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+            else:
+                assert_same(got, expected, name)
+    assert count_programs(device) == known
+    values = make()
+    with device.profile() as profile:
+        call(*values)
+    # To write a value takes as much as a stage, and so does a read.
+    stages, results = max(1, len(profile.spans)) + len(values) + 1, len(wanted)
+    results *= 2 if name in PICKED or name.startswith("unique") else 1
+    # A read waits. A wait makes many calls of the package wgpu, and more of them if the GPU takes longer.
+    some = device.asarray(np.zeros(N, np.float32))
+    wait = min(Counted().of(some.numpy) for _ in range(3))
+    most = FIRST + wait + EACH_STAGE * (stages - 1) + EACH_RESULT * (results - 1)
+    most += NEW_FLOAT if name in CLOSED_OVER else ON_THE_HOST.get(name, 0)
+    assert min(calls) <= most, (calls, stages)
+
+
+def test_errors(default: gs.Device) -> None:
+    """Assert that calls that are refused are refused also if similar ones have launched a program."""
+    x, rows = np.ones(64, np.float32), np.ones((8, 8), np.float32)
+    for _ in range(3):
+        gs.scan(x), gs.reduce(rows, axis=1), gs.map(lambda v, w: v + w, x, x)
+        for error, call in (
+            (ValueError, lambda: gs.scan(rows)),
+            (ValueError, lambda: gs.scan(x, axis=3)),
+            (TypeError, lambda: UNTYPED.scan(x, "add", op="add")),
+            (TypeError, lambda: UNTYPED.scan(x, nothing=1)),
+            (ValueError, lambda: gs.scan(x, out=np.empty(63, np.float32))),
+            (TypeError, lambda: gs.scan(x, out=np.empty(64, np.float64))),
+            (ValueError, lambda: gs.scan(x, segments=[0, 65])),
+            (ValueError, lambda: gs.map(lambda v, w: v + w, x, x[:9])),
+            (gs.OperatorError, lambda: gs.map(lambda v: v if v > 0 else -v, x)),
+            (ValueError, lambda: gs.repeat(x, np.full(64, -1))),
+            (gs.AdapterNotFoundError, lambda: gs.scan(x, device="no such adapter")),
+        ):
+            with pytest.raises(error):
+                call()
+    assert_same(gs.scan(x, device=default), np.arange(1, 65, dtype=np.float32))
+
+
+def test_arguments_of_other_kinds(default: gs.Device) -> None:
+    """Assert that lists, nested bundles, other byte orders and long arrays have the results of NumPy's arrays."""
+    x = np.arange(12, dtype=np.int32)
+    deep: Any = x
+    for _ in range(20):
+        deep = (deep,)
+    for _ in range(3):
+        assert_same(gs.scan([[1, 2], [3, 4]], axis=1), np.array([[1, 3], [3, 7]]))
+        assert_same(gs.scan([np.array(1), np.array(2)]), np.array([1, 3]))
+        first, second = UNTYPED.scan([x, list(range(12))], lambda l, r: [l[0] + r[0], l[1] + r[1]])
+        assert_same(first, np.cumsum(x, dtype=np.int32))
+        assert_same(second, np.cumsum(np.arange(12)))
+        nested = gs.scan({"a": (x, x[::-1])}, lambda l, r: {"a": (l["a"][0] + r["a"][0], r["a"][1])})
+        assert_same(nested["a"][0], np.cumsum(x, dtype=np.int32))
+        assert_same(nested["a"][1], x[::-1])
+        assert_same(gs.scan(x.astype(">i4")), np.cumsum(x, dtype=np.int32))
+        assert_same(gs.map(lambda v, w: v * w, x, 3), x * 3)
+        assert_same(gs.reduce(x[:1]), np.int32(0))
+        assert_same(results_of(gs.scan(deep, lambda l, r: r))[0], x)
+    long = np.ones(1 << 19, np.float32)
+    assert_same(gs.reduce(long), np.float32(1 << 19))
+    assert_same(gs.reduce(long[: 1 << 18]), np.float32(1 << 18))
+
+
+def test_out(default: gs.Device) -> None:
+    """Assert that results are written to `out`, whatever its memory order, and that it may be the input."""
+    x = np.arange(64, dtype=np.int32)
+    wanted = np.cumsum(x, dtype=np.int32)
+    for _ in range(3):
+        for out in (np.empty(64, np.int32), np.empty(128, np.int32)[::2], x.copy()):
+            assert gs.scan(out if out[0] == 0 and out[-1] == 63 else x, out=out) is out
+            assert_same(np.ascontiguousarray(out), wanted)
+        total = np.empty((), np.int32)
+        assert gs.reduce(x, out=total) is total
+        assert total == wanted[-1]
+        both = np.empty(64, np.int32), np.empty(64, np.int32)
+        assert gs.map(lambda v: (v, -v), x, out=both) is both
+        assert_same(both[1], -x)
