@@ -11,6 +11,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.launches import launchable
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.scan import scan
@@ -40,6 +41,7 @@ def reduce_by_key(keys: object, x: C, op: Operation = ..., *, device: Devices = 
 def reduce_by_key(
     keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
 ) -> tuple[Any, AnyArray]: ...
+@takes_numpy("keys", "x", each_like=("keys", "x"))
 @launchable
 def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> object:
     """Return the key and the combination of each run of equal keys.

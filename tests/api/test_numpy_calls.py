@@ -108,6 +108,7 @@ CALLS: dict[str, Call] = {
     "unique_inverse": (gs.unique_inverse, "bytes"),
     "unique_all": (gs.unique_all, "rows"),
     "run_length_encode": (gs.run_length_encode, "keys"),
+    "reduce_by_key": (gs.reduce_by_key, "keys f"),
     "top_k": (lambda x: gs.top_k(x, 5), "i"),
     "quantile": (lambda x: gs.quantile(x, 0.3), "f"),
     "median of rows": (lambda x: gs.median(x, axis=1), "rows"),
@@ -120,7 +121,7 @@ ROUNDED = {"gated_linear_attention", "selective_scan"}
 # Calls of functions that close over the float.
 CLOSED_OVER = {"scan with a map", "map with a number"}
 # Calls with a result of a length that only the device knows, which is one more result.
-PICKED = {"compact", "compact by a function", "run_length_encode", "partition_by"}
+PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_key", "partition_by"}
 # Python calls of computations on the host: quantiles are between two elements, and values
 # are converted to the dtype of the keys.
 ON_THE_HOST = {
@@ -206,6 +207,7 @@ def test_errors(default: gs.Device) -> None:
             (ValueError, lambda: gs.scan(x, segments=[0, 65])),
             (ValueError, lambda: gs.map(lambda v, w: v + w, x, x[:9])),
             (gs.OperatorError, lambda: gs.map(lambda v: v if v > 0 else -v, x)),
+            (ValueError, lambda: gs.reduce_by_key(x[:9], x)),
             (ValueError, lambda: gs.repeat(x, np.full(64, -1))),
             (gs.AdapterNotFoundError, lambda: gs.scan(x, device="no such adapter")),
         ):
@@ -252,3 +254,24 @@ def test_out(default: gs.Device) -> None:
         both = np.empty(64, np.int32), np.empty(64, np.int32)
         assert gs.map(lambda v: (v, -v), x, out=both) is both
         assert_same(both[1], -x)
+
+
+def test_keys_of_numpy_beside_an_array_on_a_device(default: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that each result is where its argument is, by one program and one wait."""
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        keys, x = MAKERS["keys"](rng), MAKERS["f"](rng)
+        known = count_programs(default)
+        with monkeypatch.context() as patched:
+            waits = count_waits(default, patched)
+            first, sums = gs.reduce_by_key(keys, default.asarray(x))
+            assert len(waits) <= 1
+        assert isinstance(first, np.ndarray)
+        assert isinstance(sums, gs.Array)
+        wanted = gs.reduce_by_key(keys, x, device="numpy")
+        assert_same(first, wanted[0])
+        assert_same(sums.numpy(), wanted[1])
+        on_device, beside = gs.reduce_by_key(default.asarray(keys), x)
+        assert isinstance(on_device, gs.Array)
+        assert_same(beside, wanted[1])
+    assert count_programs(default) == known
