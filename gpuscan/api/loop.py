@@ -5,7 +5,7 @@ Newton's method scans the linearised step, until the carries satisfy the step (L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
@@ -17,6 +17,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_scans import LoopRun, stack_numbers
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray, AnyDType
@@ -45,6 +46,7 @@ from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import is_everywhere
+from gpuscan.problem.results import parts_of
 
 Method: TypeAlias = Literal["auto", "sequential", "newton"]
 _METHODS: tuple[str, ...] = get_args(Method)
@@ -209,16 +211,16 @@ def loop(
         arguments = loop_arguments(f, init, xs, axis=axis, device=device)
         carry, ys, iterations = run_newton(arguments, reverse, tolerance, max_iterations)
         return LoopResult(carry, ys, None, iterations)
-    forms: list[LoopForm] = []
-    if _all_host(init) and _all_host(xs):
-        carry, ys = _run(
-            f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=forms
-        )
-    else:
-        carry, ys = _launch_loop(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed)
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": method, "device": device, "fixed": fixed}
+    carry, ys, doubtful = _launch_loop(f, init, xs, **options)
+    if doubtful is not None and not isinstance(carry, Array) and _all_host(carry):
+        start = _in_dtypes_of(carry, init)
+        if has_doubtful(doubtful, [array for value in (start, xs, carry, ys) for array in _arrays_in(value)]):
+            carry, ys, _ = _run(f, init, xs, **options)
     if method == "sequential":
         return LoopResult(carry, ys)
-    return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
+    shaped = xs if isinstance(xs, Array) else _without_contents(xs)
+    return LoopResult(carry, ys, lambda: loop_form(f, init, shaped, axis=axis, reverse=reverse))
 
 
 def _check_limits(tolerance: object, max_iterations: object) -> tuple[float | None, int]:
@@ -275,32 +277,52 @@ def _all_host(value: object) -> bool:
 
 
 def _run(
-    f: Callable[..., object], init: object, xs: object, *, axis: int, reverse: bool, method: str,
-    device: Device | str | int | None, fixed: bool, forms: list[LoopForm] | None = None,
-) -> tuple[object, object]:  # fmt: skip
-    arguments = loop_arguments(f, init, xs, axis=axis, device=device)
-    if method == "sequential":
-        return run_sequentially(arguments, reverse)
-    derivation = arguments.derivation()
-    if forms is not None:
-        forms.append(form_of(derivation))
-    carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
-    if fixed:
-        return carry, ys
-    step = arguments.step
-    results = list(step.carry.structure.flatten(carry))
-    results += [] if step.output is None else step.output.structure.flatten(ys)
-    if not may_be_wrong(arguments, derivation, results):
-        return carry, ys
-    return check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
-
-
-@launchable_with("init")
-def _launch_loop(
     f: Callable[..., object], init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
     device: Device | str | int | None = None, fixed: bool = False,
-) -> tuple[object, object]:  # fmt: skip
-    return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
+) -> tuple[object, object, str | None]:  # fmt: skip
+    """Return the last carry, the outputs, and the numbers that would make them doubtful, unless these were looked for.
+
+    Arrays on a device are not searched for such numbers.
+    """
+    arguments = loop_arguments(f, init, xs, axis=axis, device=device)
+    if method == "sequential":
+        return *run_sequentially(arguments, reverse), None
+    derivation = arguments.derivation()
+    carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
+    doubtful = None if fixed or 0 in arguments.shape else doubtful_numbers(arguments, derivation)
+    if doubtful is None or arguments.on_device:
+        return carry, ys, doubtful
+    if not has_doubtful(doubtful, [*arguments.init, *arguments.xs, *_arrays_in(carry), *_arrays_in(ys)]):
+        return carry, ys, None
+    return *(check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)), None
+
+
+_launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["xs"])(_run))
+
+
+def _arrays_in(value: object) -> list[Any]:
+    """Return the arrays of a bundle."""
+    parts = parts_of(value)
+    if parts is None:
+        return [] if value is None else [value]
+    return [array for part in parts for array in _arrays_in(part)]
+
+
+def _without_contents(xs: Any) -> Any:
+    """Return arrays of NumPy of the same shapes and dtypes, which take no memory. Others stay."""
+    if type(xs) is np.ndarray:
+        return np.ndarray(xs.shape, xs.dtype, bytes(xs.itemsize), strides=(0,) * xs.ndim)
+    if type(xs) is dict:
+        return {name: _without_contents(part) for name, part in xs.items()}
+    return type(xs)([_without_contents(part) for part in xs]) if type(xs) in (tuple, list) else xs
+
+
+def _in_dtypes_of(carry: Any, init: Any) -> Any:
+    """Return the first carry as arrays of the dtypes of the last one."""
+    parts = parts_of(carry)
+    if parts is None:
+        return np.asarray(init).astype(carry.dtype)
+    return tuple([_in_dtypes_of(*pair) for pair in zip(parts, parts_of(init) or init, strict=True)])
 
 
 # ----- Step by step
@@ -499,22 +521,24 @@ def _finite(dtype: AnyDType) -> Map:
 # the carries are put into the step: the carry before each step has to give the carry after it.
 
 
-def may_be_wrong(arguments: LoopArguments, derivation: Derivation, results: list[object]) -> bool:
-    """Return True if the data or the results have numbers that compositions may treat in another way than the loop.
+def doubtful_numbers(arguments: LoopArguments, derivation: Derivation) -> str | None:
+    """Return which numbers compositions may treat in another way than the loop; None if there are no such numbers.
 
-    Args:
-        arguments: the loop.
-        derivation: its stages.
-        results: the arrays of the last carry and of the outputs.
+    They are ``"all"``, ``"extreme"`` ones, or ``"extreme or zero"`` ones. A number is extreme if it is infinite, NaN or
+    near the limits of its dtype.
     """
-    if 0 in arguments.shape or arguments.on_device or not any(_is_checked(arguments, s) for s in derivation.stages):
-        return False
+    if not any(_is_checked(arguments, stage) for stage in derivation.stages):
+        return None
     if any(_is_odds(stage) for stage in derivation.stages):
-        return True
+        return "all"
     # The sign of a zero decides the sign of an infinity, which a quotient of sums of products does not have.
-    zeros = not any(stage.class_name == "mobius" for stage in derivation.stages)
-    given: list[object] = [*arguments.init, *arguments.xs, *results]
-    return any(isinstance(array, Array) or not _is_moderate(np.asarray(array), zeros) for array in given)
+    return "extreme or zero" if any(stage.class_name == "mobius" for stage in derivation.stages) else "extreme"
+
+
+def has_doubtful(doubtful: str, arrays: Sequence[Any]) -> bool:
+    """Return True if arrays of NumPy have numbers that `doubtful_numbers` names."""
+    zeros = doubtful == "extreme"
+    return doubtful == "all" or not all(_is_moderate(np.asarray(array), zeros) for array in arrays)
 
 
 def _is_checked(arguments: LoopArguments, stage: LoopStage) -> bool:
@@ -538,21 +562,16 @@ def _is_moderate(array: AnyArray, zeros: bool) -> bool:
         return _is_moderate(array.real, zeros) and _is_moderate(array.imag, zeros)
     wide = compute_dtype(scalar_of(array.dtype))
     low, high = (wide.type(2.0**power) for power in ((-40, 40) if wide == np.float32 else (-300, 300)))
-    for part in _chunks(array):
-        size = np.abs(part.astype(wide, copy=False))
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _LOOKED_AT):
+        size = np.abs(flat[start : start + _LOOKED_AT].astype(wide, copy=False))
         fits = size >= low
         if zeros:
             fits |= size == 0
         # NaN is in no range.
-        if not bool(np.all(fits & (size <= high))):
+        if not np.logical_and.reduce(fits & (size <= high)):
             return False
     return True
-
-
-def _chunks(array: AnyArray) -> Iterator[AnyArray]:
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, _LOOKED_AT):
-        yield flat[start : start + _LOOKED_AT]
 
 
 def check_results(arguments: LoopArguments, derivation: Derivation, reverse: bool) -> tuple[object, object] | None:

@@ -14,6 +14,7 @@ from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_scans import LoopRun, part_of
+from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Element, Field
 from gpuscan.errors import abbreviate
@@ -44,6 +45,7 @@ def loop_vjp(
     axis: int = ...,
     reverse: bool = ...,
 ) -> tuple[Any, Any]: ...
+@takes_numpy("xs", "grad_ys", "grad_carry")
 @launchable_with("init", data=["grad_ys", "grad_carry"])
 def loop_vjp(
     f: Step,

@@ -297,7 +297,7 @@ def upload_together(context: DeviceContext, arrays: Sequence[AnyArray]) -> list[
     usage = flags.STORAGE | flags.COPY_SRC | flags.COPY_DST
     kinds = [(usage, pool.size_of(array.nbytes)) for array in arrays]
     owners = []
-    with guarded(context):
+    with translate_errors(context):
         for buffer, array, kind in zip(pool.take_all(kinds), arrays, kinds, strict=True):
             owners.append(Allocation(pool, buffer, array.nbytes, kind))
             if array.nbytes > TRANSFERS.deferred_upload_bytes:

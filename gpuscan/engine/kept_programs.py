@@ -347,6 +347,12 @@ class _Out(NamedTuple):
     """What the caller passed as `out`, which the function returns."""
 
 
+class _Text(NamedTuple):
+    """A text, which all calls of a key return."""
+
+    value: str
+
+
 class _Nested(NamedTuple):
     """A tuple, list or dict of results."""
 
@@ -356,7 +362,7 @@ class _Nested(NamedTuple):
 
 
 # What results of later calls are made of.
-_ResultForm: TypeAlias = _Result | _UnknownLengthResult | _Same | _Out | _Nested | None
+_ResultForm: TypeAlias = _Result | _UnknownLengthResult | _Same | _Out | _Text | _Nested | None
 
 
 class _NoFormError(Exception):
@@ -380,6 +386,8 @@ class _Form:
             return None
         if value is self._out:
             return _Out()
+        if type(value) is str:
+            return _Text(value)
         for index, argument in enumerate(self._arguments):
             if value is argument:
                 return _Same(index)
@@ -423,6 +431,8 @@ def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Al
         return form.make(parts if form.keys is None else zip(form.keys, parts, strict=True))
     if isinstance(form, _Out):
         return out
+    if isinstance(form, _Text):
+        return form.value
     if isinstance(form, _Same):
         return arrays[form.slot]
     if isinstance(form, _UnknownLengthResult):

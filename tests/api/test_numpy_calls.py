@@ -37,6 +37,8 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "rows": lambda rng: rng.integers(-9, 9, (32, 32)).astype(np.float32),
     "fortran": lambda rng: np.asfortranarray(rng.integers(-9, 9, (32, 32)).astype(np.float32)),
     "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
+    "wide": lambda rng: rng.integers(-9, 9, (4, 500)).astype(np.float32),
+    "long_row": lambda rng: rng.integers(-9, 9, 500).astype(np.float32),
     "signs": lambda rng: rng.choice([-1, 1], N).astype(np.float32),
     "list": lambda rng: rng.integers(-9, 9, 50).tolist(),
     "float": lambda rng: float(rng.integers(-50, 50)) / 4,
@@ -85,6 +87,13 @@ CALLS: dict[str, Call] = {
     "map of a row": (lambda x, y: gs.map(lambda v, w: v - w, x, y), "rows row"),
     "map of a list": (lambda x: gs.map(lambda v: v + 1, x), "list"),
     "map with a number": (lambda x, k: gs.map(lambda v, w: v * w, x, k), "f float"),
+    "loop": (lambda x: gs.loop(lambda h, v: np.clip(h + v, -20, 20), 0.0, x)[:2], "f"),
+    "loop from a number": (lambda x, k: gs.loop(lambda h, v: np.maximum(h, v), k, x)[:2], "f float"),
+    "loop from a row": (lambda x, k: gs.loop(lambda h, v: (h + v, h), k, x)[:2], "rows row"),
+    "loop from a long row": (lambda x, k: gs.loop(lambda h, v: h + v, k, x)[:2], "wide long_row"),
+    "loop of integers": (lambda x: gs.loop(lambda h, v: h ^ v, np.int32(0), x)[:2], "i"),
+    "sequential loop": (lambda x: gs.loop(lambda h, v: abs(h - v), 0.0, x, method="sequential")[:2], "f"),
+    "loop_vjp": (lambda x, g: gs.loop_vjp(lambda h, v: (h + v, h), np.float32(0), x, g), "f f"),
     "linear_recurrence": (gs.linear_recurrence, "signs f"),
     "linear_recurrence_vjp": (gs.linear_recurrence_vjp, "signs f f"),
     "scan_vjp": (lambda x, g: gs.scan_vjp(x, np.cumsum(x), g), "f f"),
@@ -122,11 +131,12 @@ ROUNDED = {"gated_linear_attention", "selective_scan"}
 CLOSED_OVER = {"scan with a map", "map with a number"}
 # Calls with a result of a length that only the device knows, which is one more result.
 PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_key", "partition_by"}
-# Python calls of computations on the host: quantiles are between two elements, and values
-# are converted to the dtype of the keys.
+# Python calls of computations on the host: quantiles are between two elements, values are
+# converted to the dtype of the keys, and loops search for numbers that may be infinite.
 ON_THE_HOST = {
     "quantile": 40, "median of rows": 40, "searchsorted": 20
 }  # fmt: skip
+SEARCH = 60
 # Python calls of a float that a function closes over.
 NEW_FLOAT = 30
 
@@ -188,7 +198,7 @@ def test_repeated_calls(default: gs.Device, name: str, monkeypatch: pytest.Monke
     some = device.asarray(np.zeros(N, np.float32))
     wait = min(Counted().of(some.numpy) for _ in range(3))
     most = FIRST + wait + EACH_STAGE * (stages - 1) + EACH_RESULT * (results - 1)
-    most += NEW_FLOAT if name in CLOSED_OVER else ON_THE_HOST.get(name, 0)
+    most += SEARCH if "loop" in name else NEW_FLOAT if name in CLOSED_OVER else ON_THE_HOST.get(name, 0)
     assert min(calls) <= most, (calls, stages)
 
 
@@ -196,7 +206,7 @@ def test_errors(default: gs.Device) -> None:
     """Assert that calls that are refused are refused also if similar ones have launched a program."""
     x, rows = np.ones(64, np.float32), np.ones((8, 8), np.float32)
     for _ in range(3):
-        gs.scan(x), gs.reduce(rows, axis=1), gs.map(lambda v, w: v + w, x, x)
+        gs.scan(x), gs.reduce(rows, axis=1), gs.map(lambda v, w: v + w, x, x), gs.loop(lambda h, v: h + v, 0.0, x)
         for error, call in (
             (ValueError, lambda: gs.scan(rows)),
             (ValueError, lambda: gs.scan(x, axis=3)),
@@ -207,6 +217,7 @@ def test_errors(default: gs.Device) -> None:
             (ValueError, lambda: gs.scan(x, segments=[0, 65])),
             (ValueError, lambda: gs.map(lambda v, w: v + w, x, x[:9])),
             (gs.OperatorError, lambda: gs.map(lambda v: v if v > 0 else -v, x)),
+            (gs.LoopError, lambda: gs.loop(lambda h, v: np.cos(h) + v, 0.0, x)),
             (ValueError, lambda: gs.reduce_by_key(x[:9], x)),
             (ValueError, lambda: gs.repeat(x, np.full(64, -1))),
             (gs.AdapterNotFoundError, lambda: gs.scan(x, device="no such adapter")),
@@ -275,3 +286,19 @@ def test_keys_of_numpy_beside_an_array_on_a_device(default: gs.Device, monkeypat
         assert isinstance(on_device, gs.Array)
         assert_same(beside, wanted[1])
     assert count_programs(default) == known
+
+
+def test_extreme_numbers_in_loops(default: gs.Device) -> None:
+    """Assert that a loop that was launched for plain numbers is checked for extreme ones."""
+    x = np.ones(100, np.float32)
+    extreme = x.copy()
+    extreme[3], extreme[50] = np.inf, -np.inf
+
+    def step(h: Any, v: Any) -> Any:
+        return np.where(v > 0, 0.5 * h + v, v)
+
+    for _ in range(4):
+        for values in (x, extreme):
+            got, wanted = gs.loop(step, 0.0, values), gs.loop(step, 0.0, values, device="numpy")
+            np.testing.assert_allclose(got.ys, wanted.ys, rtol=1e-6)
+            assert str(got.form) == str(wanted.form)
