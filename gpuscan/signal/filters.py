@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.numpy_calls import read_results
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
@@ -284,16 +285,30 @@ def _through(
     """
     spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
     signal = signal.on_device(len(spaces) + (states is not None and returns_states))
-    ends, first = [], 0
+    ends: list[tuple[Section, Sequence[Samples]]] = []
+    first = 0
     for space in spaces:
         start = None
         if states is not None:
             start = np.tensordot(space.from_direct, states[first : first + space.size], 1)
             if returns_states:
-                ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
+                ends.append((space, end_states(space, signal, start)))
             first += space.size
         signal = signal.with_samples(filter_signal(space, signal, start))
-    return signal.samples, np.concatenate(ends) if ends else None
+    if not ends:
+        return signal.samples, None
+    samples: Any = signal.samples
+    found: Any = [last_states for _, last_states in ends]
+    if signal.device is not None and signal.given is None:
+        # The caller gets both in NumPy, so they are read in one wait.
+        samples, found = read_results(signal.device, (samples, found))
+    elif signal.device is not None:
+        found = read_results(signal.device, found)
+    last = []
+    for (space, _), last_states in zip(ends, found, strict=True):
+        rows = [np.asarray(state, np.float64).reshape(signal.others) for state in last_states]
+        last.append(np.tensordot(space.to_direct, np.stack(rows), 1))
+    return samples, np.concatenate(last)
 
 
 def _section_states(matrix: Floats, start: Floats) -> Floats | None:
@@ -409,9 +424,9 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Sam
     return filtered
 
 
-def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
-    """Return the states after the last sample, in the section's coordinates: (states, *other axes)."""
-    states: Any = reduce(
+def end_states(section: Section, signal: Signal, start: Floats) -> Sequence[Samples]:
+    """Return each of the states after the last sample, in the section's coordinates, where the samples are."""
+    states: Sequence[Samples] = reduce(
         signal.samples,
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
@@ -420,7 +435,7 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
         after=_states,
         device=signal.target,
     )
-    return np.stack([np.asarray(state, np.float64).reshape(signal.others) for state in states])
+    return states
 
 
 def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], Fields]:

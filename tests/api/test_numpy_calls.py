@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan import signal
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
@@ -124,17 +125,20 @@ CALLS: dict[str, Call] = {
     "searchsorted": (gs.searchsorted, "keys i"),
     "repeat": (lambda x: gs.repeat(x, 3), "f"),
     "repeat counts": (gs.repeat, "f counts"),
+    "lfilter": (lambda x: signal.lfilter([0.5], [1, -0.5], x), "f"),
+    "lfilter from states": (lambda x, k: signal.lfilter([0.5], [1, -0.5], x, zi=[k]), "f float"),
+    "sosfilt": (lambda x: signal.sosfilt([[0.5, 0, 0, 1, -0.5, 0.25]], x), "f"),
 }
 # Calls with results that are rounded in another way on NumPy.
-ROUNDED = {"gated_linear_attention", "selective_scan"}
+ROUNDED = {"gated_linear_attention", "selective_scan", "lfilter", "lfilter from states", "sosfilt"}
 # Calls of functions that close over the float.
 CLOSED_OVER = {"scan with a map", "map with a number"}
 # Calls with a result of a length that only the device knows, which is one more result.
 PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_key", "partition_by"}
-# Python calls of computations on the host: quantiles are between two elements, values are
+# Python calls of computations on the host: filters compute coefficients, quantiles are between two elements, values are
 # converted to the dtype of the keys, and loops search for numbers that may be infinite.
 ON_THE_HOST = {
-    "quantile": 40, "median of rows": 40, "searchsorted": 20
+    "lfilter": 80, "lfilter from states": 360, "sosfilt": 80, "quantile": 40, "median of rows": 40, "searchsorted": 20
 }  # fmt: skip
 SEARCH = 60
 # Python calls of a float that a function closes over.
