@@ -16,7 +16,15 @@ from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
 from gpuscan.device.caller_checks import check_buffer, check_state
-from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array, upload_number
+from gpuscan.device.device_array import (
+    DeviceArray,
+    check_dtype,
+    check_shape,
+    empty,
+    number_in,
+    upload_array,
+    upload_number,
+)
 from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.strides import (
     index_layout,
@@ -31,7 +39,7 @@ from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
-from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_float_parameter
+from gpuscan.operators.parameter_array import HostArray, IntegerParameter, ParameterArray, is_float_parameter
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
 from gpuscan.problem.indices import is_array_index
@@ -187,7 +195,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             return entries
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
-    @launchable_with("value", upload=lambda given: _protocols["upload_index"](given))
+    @launchable_with("value", integers=["value"], upload=lambda given: _protocols["upload_index"](given))
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements at an index, broadcast and converted as NumPy does it.
 
@@ -229,6 +237,9 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         Raises:
             ValueError, TypeError, OverflowError: as `_assign`.
         """
+        if isinstance(value, IntegerParameter):
+            number = number_in(self._context, value, self.dtype)
+            value = Array._of(self.device, number) if isinstance(number, DeviceArray) else number
         if is_float_parameter(value) and self.dtype.kind not in "biu":
             value = Array._of(self.device, upload_number(self._context, value, self.dtype))
         elif isinstance(value, ParameterArray):

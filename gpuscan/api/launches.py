@@ -23,8 +23,8 @@ from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameter_array import ParameterArray
-from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters
+from gpuscan.operators.parameter_array import IntegerParameter, ParameterArray
+from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters, derive
 from gpuscan.planning.strategies import STRATEGY_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,7 +79,7 @@ class CallKey:
         parameter_starts: the argument that each of them is, by name or number, and the index of its first float.
         operand: True while the key of an operand is made.
         array_operands: True if operands can be short arrays of NumPy, which are parameters as floats are.
-        integers: True if integers of the operand are parameters as well, as arrays of one number.
+        integers: True if integers of the operand are parameters as well.
         has_operands: True if a float is an operand.
     """
 
@@ -166,7 +166,7 @@ class CallKey:
         value_type = type(value)
         if value_type in _PLAIN:
             if value_type is int and self.integers and _LEAST <= value <= _MOST:
-                self.floats.append(np.asarray(value, np.int64))
+                self.floats.append(np.int64(value))
                 self.has_operands = True
                 return Parameter, int
             return value_type, value
@@ -481,6 +481,10 @@ def _or_integer(is_replaced: Callable[[object], bool]) -> Callable[[object], boo
 
 def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:
     """Return what takes the place of a number of the call."""
+    if type(leaf.value) is np.int64:
+        integer = derive(np.asarray, leaf)
+        assert isinstance(integer, Expression)
+        return IntegerParameter(integer)
     return ParameterArray(leaf) if type(leaf.value) is np.ndarray else Parameter(leaf)
 
 

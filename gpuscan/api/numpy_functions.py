@@ -532,7 +532,7 @@ def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: 
     if where is True:
         target[...] = src
         return
-    value = new_array(target.device, None, np.shape(src), target.dtype)
+    value = new_array(target.device, None, () if is_number(src) else np.shape(src), target.dtype)
     value[...] = src
     map_arrays(lambda mask, new, old: np.where(mask, new, old), where, value, target, out=target)
 
@@ -638,7 +638,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
+_OF_FLOATS = frozenset({np.copyto, np.full_like, np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
 # Functions that take arrays of NumPy together with arrays on a device.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,12 +19,12 @@ from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.device_array import DeviceArray, number_in
 from gpuscan.device.device_array import is_number as is_number_type
-from gpuscan.device.device_array import upload_changing
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameter_array import ParameterArray
-from gpuscan.operators.parameters import Expression, Parameter, derive, spelling
+from gpuscan.operators.parameter_array import IntegerParameter
+from gpuscan.operators.parameters import Parameter, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axis
 
@@ -81,7 +79,7 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 def _is_foreign(value: object) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
-    is_ours = isinstance(value, (Array, Parameter, ParameterArray, np.ndarray, np.generic))
+    is_ours = isinstance(value, (Array, Parameter, IntegerParameter, np.ndarray, np.generic))
     return not is_ours and getattr(type(value), "__array_ufunc__", None) is not None
 
 
@@ -124,7 +122,7 @@ def _call_ufunc(
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
     values: list[Any] = []
     for value in inputs:
-        if isinstance(value, ParameterArray):
+        if isinstance(value, IntegerParameter):
             value = int(value) if dtype is not None or ufunc is np.ldexp else _as_operand(value, inputs)
         values.append(value if is_number(value) else as_some_array(value))
     floats = any(isinstance(value, (float, Parameter)) for value in values)
@@ -182,7 +180,7 @@ def _check_exponents(base: Any, exponent: Any) -> None:
         )
 
 
-def _as_operand(number: ParameterArray, inputs: Sequence[object]) -> object:
+def _as_operand(number: IntegerParameter, inputs: Sequence[object]) -> object:
     """Return an integer of Python in a form that lets later calls with another integer launch the same program.
 
     Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.
@@ -190,39 +188,11 @@ def _as_operand(number: ParameterArray, inputs: Sequence[object]) -> object:
     arrays = [value for value in inputs if isinstance(value, Array)]
     if not arrays or len(arrays) + 1 < len(inputs):
         return int(number)
-    kinds, dtype = {array.dtype.kind for array in arrays}, np.result_type(*[array.dtype for array in arrays])
-    with suppress(OverflowError):
-        if kinds == {"f"}:
-            return Parameter(_expression_of(derive(_as_float, number.expression)))
-        if kinds <= {"i", "u"}:
-            content = derive(_bytes_in, number.expression, dtype)
-            return Array._of(arrays[0].device, upload_changing(arrays[0]._context, content, (), dtype))
-    return int(number)
-
-
-def _expression_of(value: object) -> Expression:
-    assert isinstance(value, Expression)
-    return value
-
-
-def _as_float(number: AnyArray) -> float:
-    """Return an integer as a float.
-
-    Raises:
-        OverflowError: it would be rounded.
-    """
-    if abs(int(number)) > 1 << 53:
-        raise OverflowError
-    return float(number)
-
-
-def _bytes_in(number: AnyArray, dtype: AnyDType) -> bytes:
-    """Return the bytes of an integer in a dtype, filled up with zeros to a whole word.
-
-    Raises:
-        OverflowError: it does not fit.
-    """
-    return int(number).to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
+    kinds = {array.dtype.kind for array in arrays}
+    alike = kinds == {"f"} or kinds <= {"i", "u"}
+    dtype = np.result_type(*[array.dtype for array in arrays])
+    placed = number_in(arrays[0]._context, number, dtype) if alike else int(number)
+    return Array._of(arrays[0].device, placed) if isinstance(placed, DeviceArray) else placed
 
 
 def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:

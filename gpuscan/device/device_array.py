@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
@@ -19,7 +20,7 @@ from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.parameter_array import ParameterArray, fill_array
+from gpuscan.operators.parameter_array import IntegerParameter, ParameterArray, fill_array
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
@@ -322,6 +323,16 @@ def upload_changing(
 def upload_number(context: DeviceContext, number: Parameter, dtype: AnyDType) -> DeviceArray:
     """Return a number on the device, as an array of shape (). For other floats of the call it is another one."""
     return upload_array(context, fill_array(number, (), dtype))
+
+
+def number_in(context: DeviceContext, number: IntegerParameter, dtype: AnyDType) -> Parameter | DeviceArray | int:
+    """Return an integer in the form in which kernels combine it with arrays of a dtype: a float, an array or an int."""
+    with suppress(OverflowError):
+        if dtype.kind == "f":
+            return number.as_float()
+        if dtype.kind in "iu":
+            return upload_changing(context, number.bytes_in(dtype), (), dtype)
+    return int(number)
 
 
 def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard
@@ -82,6 +83,41 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         if name.startswith("__"):
             raise AttributeError(name)  # protocols ask whether there is such a thing
         return getattr(np.asarray(self), name)
+
+
+class IntegerParameter(ParameterArray):
+    """An integer of Python that later calls may replace, as an array of shape () of int64.
+
+    Unlike an array of NumPy, it takes the dtype of the other operands, and has to fit it.
+    """
+
+    def bytes_in(self, dtype: AnyDType) -> bytes | Expression:
+        """Return the bytes of the integer in a dtype of integers, filled up with zeros to a whole word.
+
+        Raises:
+            OverflowError: it does not fit.
+        """
+        return derive(_bytes_in, self.expression, dtype)
+
+    def as_float(self) -> Parameter:
+        """Return the integer as a float.
+
+        Raises:
+            OverflowError: it would be rounded.
+        """
+        number = derive(_as_float, self.expression)
+        assert isinstance(number, Expression)
+        return Parameter(number)
+
+
+def _bytes_in(number: AnyArray, dtype: AnyDType) -> bytes:
+    return int(number).to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
+
+
+def _as_float(number: AnyArray) -> float:
+    if abs(int(number)) > 1 << 53:
+        raise OverflowError
+    return float(number)
 
 
 # An array that is not on a device.

@@ -35,7 +35,7 @@ class Arrays:
         self.on = on
         self.x, self.i, self.signs = put(X), put(INTEGERS), put(SIGNS)
         self.rows, self.others = put(X.reshape(32, 32)), put(SIGNS.reshape(32, 32))
-        self.sorted = put(np.sort(INTEGERS))
+        self.sorted, self.positive = put(np.sort(INTEGERS)), put(X > 0)
         self.groups, self.offsets = put(np.arange(N, dtype=np.uint8) % 7), put(np.array([0, 100, 300, N], np.int32))
         self.out, self.part, self.few = put(X), put(X[:100]), put(INTEGERS[:40])
         self.heads, self.decays = put(X.reshape(1, 32, 4, 8)), put(np.zeros((1, 32, 4), np.float32))
@@ -73,6 +73,12 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
 def assign(array: Any, index: Any, value: Any) -> Any:
     """Return the array after an assignment."""
     array[index] = value
+    return array
+
+
+def copy_where(array: Any, value: Any, mask: Any) -> Any:
+    """Return the array after a copy to the elements of a mask."""
+    np.copyto(array, value, where=mask)
     return array
 
 
@@ -173,6 +179,10 @@ CALLS: dict[str, Call] = {
     "index in a row": (lambda a, i: a.rows[3, ..., i], "indices"),
     "index by a mask": (lambda a, m: a.x[m], "mask"),
     "assigned number": (lambda a, i, k: assign(a.out, i, k), "indices float"),
+    "assigned integer": (lambda a, i, k: assign(a.out, i, k), "indices integer"),
+    "assigned to a part": (lambda a, k: assign(a.i, np.s_[3:35:2], k), "integer"),
+    "assigned to a mask of integers": (lambda a, m, k: assign(a.i, m, k), "mask integer"),
+    "copied to a mask": (lambda a, k: copy_where(a.out, k, a.positive), "float"),
     "assigned numbers": (lambda a, i, x: assign(a.out, i, x[:10].repeat(4)), "unique row"),
     "assigned to a list": (lambda a, i, k: assign(a.out, i, k), "list float"),
     "assigned to a mask": (lambda a, m, k: assign(a.out, m, k), "mask float"),
@@ -274,6 +284,15 @@ def test_integers_that_do_not_fit(device: gs.Device) -> None:
                 continue
             if isinstance(number, bool) or 0 <= number < 256:
                 assert_same(call(a), wanted)
+        b, y = device.asarray(x), x.copy()
+        try:
+            y[2:5] = number
+        except OverflowError:
+            with pytest.raises(OverflowError):
+                b[2:5] = number
+        else:
+            b[2:5] = number
+        assert_same(b, y)
         if abs(number) < 2**63:
             assert_same(f * number, x.astype(np.float32) * number)
         if isinstance(number, bool) or 0 <= number < 256:
