@@ -113,6 +113,7 @@ CAPABILITIES = {
     "JAX": ("jax/*",),
     "Dask, and arrays on several devices": (
         "dask/*",
+        "api/shard_problems.py",
         "api/sharded_array.py",
         "api/device_group.py",
         "engine/shards.py",
