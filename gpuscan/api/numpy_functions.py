@@ -519,6 +519,24 @@ def _stack(arrays: Sequence[object], axis: int = 0, out: Array | None = None, *,
     return _concatenate([part[at] for part in parts], resolved_axis, out, dtype=dtype)
 
 
+@_form_of(np.vstack)
+def _vstack(tup: Sequence[object], *, dtype: object = None) -> Array:
+    parts = [as_some_array(part) for part in tup]
+    return _concatenate([part if part.ndim > 1 else part.reshape(1, -1) for part in parts], 0, dtype=dtype)
+
+
+@_form_of(np.hstack)
+def _hstack(tup: Sequence[object], *, dtype: object = None) -> Array:
+    parts = [as_some_array(part) for part in tup]
+    parts = [part if part.ndim else part.reshape(1) for part in parts]
+    return _concatenate(parts, min(parts[0].ndim - 1, 1), dtype=dtype)
+
+
+@_form_of(np.append)
+def _append(arr: object, values: object, axis: int | None = None) -> Array:
+    return _concatenate([arr, values], axis)
+
+
 @_form_of(np.copyto)
 def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
@@ -547,6 +565,16 @@ def _flip(m: object, axis: Axes = None) -> Array:
     array = _array("np.flip", m)
     turned = set(_axes(axis, array.shape))
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
+
+
+@_form_of(np.flipud)
+def _flipud(m: object) -> Array:
+    return _flip(m, 0)
+
+
+@_form_of(np.fliplr)
+def _fliplr(m: object) -> Array:
+    return _flip(m, 1)
 
 
 @_form_of(np.expand_dims)
@@ -642,7 +670,9 @@ _OF_FLOATS = frozenset({np.copyto, np.full_like, np.sum, np.prod, np.max, np.min
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
 # Functions that take arrays of NumPy together with arrays on a device.
-_OF_ARRAYS = frozenset({np.where, np.clip, np.isclose, np.diff, np.concatenate, np.stack, np.vstack, np.hstack})
+_OF_ARRAYS = frozenset(
+    {np.where, np.clip, np.isclose, np.diff, np.concatenate, np.stack, np.vstack, np.hstack, np.append}
+)
 _OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
 _launch_with_floats = launchable(apply_function, operands=_OPERANDS)

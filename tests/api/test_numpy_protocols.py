@@ -75,6 +75,8 @@ GROUPS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda a, b, c: (np.sort(a), np.sort(c, axis=None), np.sort(c.T, axis=0, kind="stable")),
         lambda a, b, c: (np.flip(a, 0), np.flip(a), np.transpose(a), np.swapaxes(c, 0, 1), np.ravel(c.T)),
         lambda a, b, c: (np.concatenate([c, c[::-2]]), np.concatenate([b, a], axis=None), np.stack([a, a + 1], axis=1)),
+        lambda a, b, c: (np.vstack([a, a[:1]]), np.vstack([b, b]), np.hstack([a, a.T[:6, :2]]), np.hstack([b, b[:1]])),
+        lambda a, b, c: (np.append(a, b), np.append(a, a, axis=1), np.flipud(a), np.flipud(b), np.fliplr(c)),
         lambda a, b, c: (np.squeeze(c[:1]), np.squeeze(c[:, :1], 1), np.moveaxis(c, 0, -1), np.round(a / 4, 1)),
         lambda a, b, c: (np.zeros_like(a), np.ones_like(b), np.full_like(c, 7)),
         lambda a, b, c: (np.expand_dims(b, 0), np.broadcast_to(b, (2, 7)), np.reshape(a, (7, 6)), np.copy(c[::2])),
