@@ -23,7 +23,7 @@ from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_together
 from gpuscan.engine.progress import report_progress
-from gpuscan.errors import GpuscanError
+from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,6 +88,7 @@ def takes_numpy(
                 # Reports of earlier calls are read first, so that a failure below is this call's own.
                 if context.has_unread_reports:
                     context.check()
+                called = False
                 try:
                     uploads = _upload(device, arrays)
                     for name in moved:
@@ -95,11 +96,14 @@ def takes_numpy(
                         given[name] = next(uploads) if type(value) is np.ndarray else _replace(value, uploads)
                     values = list(given.values())
                     result = function(*values[:count], **dict(list(given.items())[count:]))
+                    called = True
                     if each_like:
                         result = _read_some(device, result, [name in moved for name in each_like], indices)
                     else:
                         result = read_results(device, result, indices)
-                except (GpuscanError, TypeError, ValueError, IndexError):
+                except (GpuscanError, TypeError, ValueError, IndexError) as error:
+                    if isinstance(error, ProgressTimeoutError) and not called:
+                        raise  # the strategy was named, and has been tried again by now
                     # The call below raises it, too, unless that computes in another way.
                     result = _FAILED
             if result is not _FAILED:

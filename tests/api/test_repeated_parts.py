@@ -137,7 +137,7 @@ def test_chunks_of_numpy(device: gs.Device) -> None:
 X = RNG.integers(-9, 9, (48, 16)).astype(np.int32)
 # Python calls of a repeated call of an array in shards, for its checks, for the checks of initial values, for each
 # thread of several devices, and for each read of a carry.
-SHARDED, INITIAL, EACH_THREAD, EACH_READ = 90, 50, 90, 120
+SHARDED, INITIAL, EACH_THREAD, EACH_READ = 100, 50, 90, 120
 # Kinds of calls with the numbers of programs and of reads for each shard, along the divided axis and along another one.
 OF_SHARDS: dict[str, tuple[Callable[..., Any], tuple[int, int], tuple[int, int]]] = {
     "scan": (lambda x, axis, number: gs.scan(x, axis=axis), (2, 1), (1, 0)),
