@@ -109,7 +109,7 @@ def test_nan_stays_until_the_filter_begins_again() -> None:
     oracle.check(gs.loop(begun_again, HALF, xs, device="numpy"), oracle.run(begun_again, HALF, xs))
 
 
-def begun_at_any_size(c: Any, x: Any) -> Any:
+def restart_at_any_size(c: Any, x: Any) -> Any:
     p, q = weigh(c, x)
     return (np.where(x[2], F(2), p / (p + q)), np.where(x[2], 5 * x[0], q / (p + q))), (c, np.log(p + q))
 
@@ -118,22 +118,22 @@ def of_any_length(v: Any, w: Any) -> Any:
     return direction(v, w), v
 
 
-def scaled_by_the_largest(c: Any, e: Any) -> Any:
+def divide_by_the_largest(c: Any, e: Any) -> Any:
     return by_the_largest(c, e)[0], c
 
 
 UNSCALED: dict[str, tuple[Any, Any, Any]] = {
-    "sum": (begun_at_any_size, (F(1), F(4)), (*LIKELIHOODS, STARTS)),
-    "sum, from one": (begun_at_any_size, HALF, (*LIKELIHOODS, STARTS)),
-    "sum, from zero": (lambda c, x: begun_at_any_size((c[0] + 0, c[1]), x), (F(0), F(3)), (*LIKELIHOODS, STARTS)),
+    "sum": (restart_at_any_size, (F(1), F(4)), (*LIKELIHOODS, STARTS)),
+    "sum, from one": (restart_at_any_size, HALF, (*LIKELIHOODS, STARTS)),
+    "sum, from zero": (lambda c, x: restart_at_any_size((c[0] + 0, c[1]), x), (F(0), F(3)), (*LIKELIHOODS, STARTS)),
     "norm": (of_any_length, np.array([3, 4], F), RATES),
-    "maximum": (scaled_by_the_largest, (F(3), F(2)), LIKELIHOODS),
+    "maximum": (divide_by_the_largest, (F(3), F(2)), LIKELIHOODS),
 }
 
 
 @pytest.mark.parametrize("name", UNSCALED)
 def test_values_that_are_set_are_not_divided(name: str, device: gs.Device) -> None:
-    """The initial state and the values of a condition may have any size, and the step sees them as they are."""
+    # The step sees the initial state and the values of a condition with the size that they were given.
     step, init, xs = UNSCALED[name]
     wanted = oracle.run(step, init, xs)
     found = gs.loop(step, init, xs, device="numpy")
@@ -147,7 +147,7 @@ def test_a_state_that_is_set_last_is_the_final_carry() -> None:
     starts = STARTS.copy()
     starts[-1] = True
     xs = (*LIKELIHOODS, starts)
-    oracle.check(gs.loop(begun_at_any_size, HALF, xs, device="numpy"), oracle.run(begun_at_any_size, HALF, xs))
+    oracle.check(gs.loop(restart_at_any_size, HALF, xs, device="numpy"), oracle.run(restart_at_any_size, HALF, xs))
 
 
 def product_of_numbers(c: Any, x: Any) -> Any:

@@ -77,6 +77,40 @@ def test_a_table_that_a_function_closes_over_may_change() -> None:
         oracle.check(found, oracle.run(partial(look_up, table), I(0), SYMBOLS))
 
 
+def with_a_recursive_function() -> Any:
+    table = NEXT[:, 0].copy()
+
+    def apply(s: Any, times: int) -> Any:
+        return s if times == 0 else apply(table[s], times - 1)
+
+    return lambda s, x: np.where(x == 0, s, apply(s, 3))
+
+
+def with_a_variable_of_no_value() -> Any:
+    table = NEXT.copy()
+
+    def step(s: Any, x: Any, debug: bool = False) -> Any:
+        if debug:
+            print(never)
+        return table[s, x]
+
+    if table.ndim > 2:
+        never = 0
+    return step
+
+
+def with_an_inner_function(s: Any, x: Any) -> Any:
+    def look_up(i: Any) -> Any:
+        return NEXT[i, x]
+
+    return look_up(s)
+
+
+@pytest.mark.parametrize("step", [with_a_recursive_function(), with_a_variable_of_no_value(), with_an_inner_function])
+def test_a_table_is_found_in_functions_of_a_step(step: Any) -> None:
+    oracle.check(gs.loop(step, I(0), SYMBOLS[:500], device="numpy"), oracle.run(step, I(0), SYMBOLS[:500]))
+
+
 def test_a_checksum_by_a_table_is_that_of_zlib() -> None:
     found = gs.loop(CASES["linear table"][1], np.uint32(0xFFFFFFFF), BYTES, device="numpy")
     assert int(~found.carry) == zlib.crc32(BYTES.tobytes())

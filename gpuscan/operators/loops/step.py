@@ -1,13 +1,13 @@
 """Trace the step of a loop, ``carry, y = f(carry, x)``, as one expression graph.
 
-A step may look up numbers in NumPy arrays that it closes over, such as the transition table of an automaton. NumPy asks
-the index for a Python number, which a traced one has not. So the function is traced again with arrays of a class that
-answers look-ups with choices. If a table is linear in the bits of its index, as the table of a CRC is, its entries are
-computed from these bits.
+A step may look up numbers in NumPy arrays that it closes over, such as the transition table of an automaton. NumPy
+needs a Python integer as the index, and a traced value has none. So the function is traced again with each array
+replaced by a `Table`, which returns a choice between its entries. If a table is linear in the bits of its index, as the
+table of a CRC is, the entry is computed from these bits instead.
 
-A step may have conditions of Python: ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` of traced values. Python
-asks a value for its truth, and goes one way through the function. So the function is called once for each way, and what
-it returns on the ways is joined by ``np.where``.
+A step may have Python conditions on traced values: ``if``, ``and``, ``or``, ``not``, ``min`` and ``max``. Python asks
+the value for its truth, and then follows one path through the function. So the function is called once for each path,
+and the results of the paths are joined by ``np.where``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,11 @@ from gpuscan.operators.source_location import operator_error, quote_definition, 
 from gpuscan.operators.trace import TableIndexError, call_twice, structure_of
 from gpuscan.operators.traced_array import COMPARISONS, Traced, constant, find_scalar, is_weak, join_numbers
 
-# The most entries that an index chooses from.
+# The most entries of a table that a traced value may index. Each becomes a choice in the traced expression.
 _MAX_ENTRIES = 1024
-# The most ways through a function. Eight conditions that follow each other have as many.
+# The most paths that are followed through a function. Eight independent conditions have 2**8 = 256 paths.
 _MAX_WAYS = 256
-# The most conditions on a way. A `while` that a traced value ends has no last one.
+# The most conditions on one path. It stops a `while` loop on a traced value, which could ask for ever.
 _MAX_CONDITIONS = 64
 
 # A condition, its answer, and the line of the user's code that asked for it.
@@ -85,7 +85,7 @@ class Step:
         return names
 
     def key(self) -> tuple[Any, ...]:
-        """Return what is equal for steps that compute the same."""
+        """Return a key that is equal for steps that compute the same."""
         indices = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
         return *self.graph.describe_nodes(), indices, self.carry, self.source, self.output, self.returns_carry
 
@@ -143,7 +143,9 @@ def keeps_weak(
     source: Element,
     weak: Sequence[bool],
 ) -> list[bool]:
-    """Return for each leaf of the carry if it stays a Python number where it is one: no dtype of x enters it.
+    """Return for each leaf of the carry whether the step keeps it weakly typed, if it begins as a Python number.
+
+    It does so if the leaf is computed from Python numbers alone, so that no dtype of x decides its dtype.
 
     Args:
         function, structure, scalars, shapes, source: as in `trace_step`.
@@ -175,7 +177,7 @@ def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...
 
 
 def _same(structure: Structure, other: Structure) -> bool:
-    """Return True if two structures are the same where lists count as tuples."""
+    """Return True if two structures are the same. Lists count as tuples, and the order of a dict's keys is ignored."""
     containers = {"list": "tuple", "structured": "dict"}
     one, two = (containers.get(either.container, either.container) for either in (structure, other))
     if one != two or len(structure.children) != len(other.children) or structure.factory is not other.factory:
@@ -244,7 +246,8 @@ def _carry_nodes(
             f"write .astype(np.{field.scalar.name}) on it{quote_definition(function)}"
         )
         raise TypeError(message)
-    # A number that depends on the arguments is no carry of several: matrices may have been read as rows.
+    # Only constants are broadcast to the shape of the carry. A computed number of another shape is an error: for
+    # example, the function may have taken a row of x for a matrix.
     if all(node.is_constant for node in leaf.nodes.ravel()) and len(leaf.shape) <= len(field.shape):
         with suppress(ValueError):  # another shape is refused below
             leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
@@ -260,13 +263,14 @@ def _carry_nodes(
 
 
 def _is_wider(weak: Scalar, field: Scalar) -> bool:
-    """Return True if a number of the field's type can stand for a Python number of a kind."""
+    """Return True if a Python number of the kind of `weak` can be converted to the type of the field."""
     kinds = ("signed", "float", "complex")
     own = "signed" if field.kind == "unsigned" else field.kind
     return own in kinds and kinds.index(weak.kind) <= kinds.index(own)
 
 
 def _fits(scalar: Scalar, field: Scalar) -> bool:
+    """Return True if a number of one type may be the next value of a carry of another."""
     if scalar == field:
         return True
     if field.kind == "float" and field.bits == 16 and scalar.name == "float32":
@@ -301,7 +305,10 @@ def _output(graph: Graph, value: object, name: str, function: Callable[..., obje
 
 
 def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-    """Return a function of traced values that does the same, and may ask for the truth of traced numbers."""
+    """Return a function that computes the same of traced values, and may also use them as Python conditions.
+
+    It calls the given function once for each path, and joins the results by choices.
+    """
 
     @functools.wraps(function, updated=())
     def following(state: object, x: object) -> object:
@@ -309,7 +316,11 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
         ways = 0
 
         def follow(given: Sequence[_Answer]) -> object:
-            """Return what the function gives if its first conditions have the given answers."""
+            """Return the result for all paths on which the first conditions have the given answers.
+
+            Call the function with the answer True for all further conditions. Then, from the last of these to the
+            first, follow the paths on which it is False, and choose between both results.
+            """
             nonlocal ways
             ways += 1
             taken: list[_Answer] = []
@@ -348,7 +359,7 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
 
 
 def _join_values(value: object) -> Any:
-    """Return a value with arrays of traced numbers as traced values."""
+    """Return a bundle in which each NumPy array of traced numbers is replaced by one traced value."""
     if isinstance(value, dict):
         return {key: _join_values(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
@@ -365,7 +376,7 @@ def _graph_of(value: Any) -> Graph:
 
 
 def _copy_containers(value: Any) -> Any:
-    """Return a bundle with dicts and lists of its own, which the function may change."""
+    """Return a bundle with copies of its dicts and lists, since the function may change them."""
     if isinstance(value, dict):
         return {key: _copy_containers(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
@@ -402,9 +413,10 @@ def _choose(graph: Graph, condition: Node, yes: Any, no: Any, line: str) -> Any:
 
 
 def _choose_inside(graph: Graph, choice: Node) -> Node:
-    """Return a choice between f(u) and f(v) by a comparison of u and v as f of the choice between these.
+    """Rewrite ``f(u) if u < v else f(v)``, for any comparison, as ``f(u if u < v else v)``.
 
-    So ``max(low, min(h, high))`` is an extremum of an extremum, although the ways through it are joined at its end.
+    Without this, the paths through ``max(low, min(h, high))`` would be joined only at its end, and the inner `min`
+    would not be found. Return other choices unchanged.
     """
     condition = choice.args[0] if choice.op == "select" else choice
     if condition.op not in COMPARISONS:
@@ -412,7 +424,7 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
     _, yes, no = choice.args
     for u, v in (condition.args, condition.args[::-1]):
         for here, there, a, b in ((no, yes, v, u), (yes, no, u, v)):
-            # On the way of `here`, f is taken of a. On the other way, it is taken of b.
+            # Try whether `here` is f(a) and `there` is f(b).
             before = len(graph.nodes)
             if _replace(graph, here, a, b) is there:
                 return _replace(graph, here, a, graph.select(condition, *((b, a) if here is no else (a, b))))
@@ -421,7 +433,7 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
 
 
 def _replace(graph: Graph, node: Node, old: Node, new: Node) -> Node:
-    """Return a node with another one in the place of one that it depends on."""
+    """Return a copy of a node in which `new` replaces `old`, a node that it depends on."""
     inputs = {each: each for each in reachable([node]) if each.op == "input"}
     return copy_nodes([node], graph, {**inputs, old: new})[0]
 
@@ -436,9 +448,9 @@ def _describe(value: object) -> str:
 
 
 def nodes_on(nodes: Sequence[Node], inputs: set[int]) -> set[int]:
-    """Return the indices of the nodes that the given ones need and that depend on inputs with these indices."""
+    """Return the indices of these inputs, and of all nodes that depend on them and that the given nodes need."""
     indices = set(inputs)
-    for node in reachable(nodes):
+    for node in reachable(nodes):  # arguments come before the nodes that use them
         if any(arg.index in indices for arg in node.args):
             indices.add(node.index)
     return indices
@@ -466,6 +478,7 @@ def _is_index(part: object) -> bool:
 
 
 def _look_up(table: np.ndarray[Any, Any], parts: tuple[Any, ...]) -> Any:
+    """Return ``table[parts]`` as choices between the entries for traced integers among the parts."""
     index, rest = parts[0], parts[1:]
     if not isinstance(index, Traced):
         return _look_up(table[index], rest) if rest else table[index]
@@ -484,6 +497,7 @@ def _look_up(table: np.ndarray[Any, Any], parts: tuple[Any, ...]) -> Any:
 
 
 def _least(index: Traced) -> int | None:
+    """Return a lower bound of an index; None if none is known."""
     (node,) = index.nodes.ravel()
     return 0 if index.scalar.kind == "unsigned" else intervals_of(reachable([node]))[node.index][0]
 
@@ -518,27 +532,45 @@ def _sum_bits(table: np.ndarray[Any, Any], index: Traced) -> Any:
 
 
 def _with_tables(function: Callable[..., object]) -> Callable[..., object] | None:
-    """Return a function with tables in the place of the arrays that it closes over; None if it closes over none."""
+    """Return a copy of a function with a `Table` for each array that it closes over; None if it closes over none.
+
+    Functions that it closes over are copied in the same way, if they close over something themselves.
+    """
     table_count = 0
+    # A function can close over itself, so each one is copied once.
+    copies: dict[FunctionType, FunctionType] = {}
 
     def replace(value: Any) -> Any:
         nonlocal table_count
         if type(value) is np.ndarray and value.dtype.kind in "buif":
             table_count += 1
             return value.view(Table)
-        return again(value) if type(value) is FunctionType and value.__closure__ else value
+        return copy_function(value) if type(value) is FunctionType and value.__closure__ else value
 
-    def again(given: FunctionType) -> FunctionType:
-        names = given.__code__.co_names
-        replacements = {name: replace(given.__globals__[name]) for name in names if name in given.__globals__}
-        cells = tuple(CellType(replace(cell.cell_contents)) for cell in given.__closure__ or ())
-        defaults = None if given.__defaults__ is None else tuple(map(replace, given.__defaults__))
-        made = FunctionType(given.__code__, {**given.__globals__, **replacements}, given.__name__, defaults, cells)
-        made.__kwdefaults__ = given.__kwdefaults__ and {key: replace(v) for key, v in given.__kwdefaults__.items()}
-        made.__qualname__ = given.__qualname__
-        return made
+    def copy_function(given: FunctionType) -> FunctionType:
+        if given in copies:
+            return copies[given]
+        variables = dict(given.__globals__)
+        cells = tuple([CellType() for _ in given.__closure__ or ()])
+        copy = copies[given] = FunctionType(given.__code__, variables, given.__name__, None, cells)
+        variables.update({name: replace(variables[name]) for name in _global_names(given.__code__) & variables.keys()})
+        for cell, given_cell in zip(cells, given.__closure__ or (), strict=True):
+            with suppress(ValueError):  # the variable has no value yet, so the copy's has none either
+                cell.cell_contents = replace(given_cell.cell_contents)
+        if given.__defaults__ is not None:
+            copy.__defaults__ = tuple(map(replace, given.__defaults__))
+        if given.__kwdefaults__ is not None:
+            copy.__kwdefaults__ = {name: replace(value) for name, value in given.__kwdefaults__.items()}
+        copy.__qualname__ = given.__qualname__
+        return copy
 
     if type(function) is not FunctionType:
         return None
-    made = again(function)
-    return made if table_count else None
+    copy = copy_function(function)
+    return copy if table_count else None
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """Return the names of the global variables of a function and of those defined in it, and of all attributes."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*map(_global_names, inner))
