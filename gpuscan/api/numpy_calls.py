@@ -1,7 +1,7 @@
 """Run calls of small arrays of NumPy as calls of arrays on a device: upload them, launch a program, read the results.
 
-`takes_numpy` wraps a function that `gpuscan.api.launches` has made launchable. Calls of arrays of NumPy then have the
-keys and the programs of calls of arrays on a device.
+`takes_numpy` wraps a function that `gpuscan.api.launches` has made launchable. The function sees only arrays on a
+device, so a call of arrays of NumPy launches the same program as a call of arrays on a device.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _BUNDLES = (tuple, list, dict)
 # Bundles that nest deeper than this are not uploaded.
 _MAX_LEVELS = 8
-# The types of the numbers of a list that is an array.
+# A list of numbers of these types is taken as an array.
 _NUMBERS = frozenset({bool, int, float, complex})
-# Arguments of these types are passed on as they are.
-_AS_THEY_ARE = (np.generic, FunctionType, functools.partial)
+# Values of these types in place of an array are passed on unchanged: they are numbers and functions.
+_NO_ARRAYS = (np.generic, FunctionType, functools.partial)
 # Arguments of these types hold no arrays.
 _PLAIN = frozenset({type(None), bool, int, float, complex, str})
 # The result of a call that has raised an error.
@@ -47,15 +47,16 @@ def takes_numpy(
     """Let a launchable function take small arrays of NumPy: they are uploaded, and its results are read.
 
     The function gets the arrays of NumPy themselves if an argument is on a device, if they are large, or if their dtype
-    needs a conversion. So it does if the call over the uploaded arrays raises: then it computes in the long way, or
-    raises the error for what the caller has passed.
+    needs a conversion. If the call with the uploaded arrays raises an error, the function is called again with the
+    arrays of NumPy. It may then compute in another way; otherwise, its error message is about what the caller passed.
 
     Args:
         data: the names of the parameters that take the arrays, or bundles of them.
-        long: the names of the parameters that take arrays which are uploaded only if they are too long for parameters.
-        indices: which results, counted depth first, are uint32 on a device and int64 in NumPy.
-        each_like: for a tuple of results, the parameter of each. A result is where the parameter's argument is, so
-            that some arguments may be on a device, and others in NumPy.
+        long: the names of further parameters. Their arrays are uploaded only if they are too long to be parameters of
+            the program.
+        indices: the results that are uint32 on a device and int64 in NumPy, by their numbers in depth-first order.
+        each_like: the name of a parameter for each result of a tuple. The result is returned on the device if that
+            argument is on a device, and in NumPy otherwise. Then the arguments of one call may be in both places.
     """
 
     def decorate(function: F) -> F:
@@ -74,8 +75,9 @@ def takes_numpy(
             # Arguments in ``*arrays`` have numbers instead of names, as in `launchable`.
             given = dict(zip(names if count <= len(names) else [*names, *range(count)], arguments, strict=False))
             given |= options
-            if len(given) < count + len(options):
-                return function(*arguments, **options)  # which raises the error for an argument that is passed twice
+            if len(given) < count + len(options) or not options.keys() <= parameters.keys():
+                # The function raises the error for an argument that is passed twice, or that it does not take.
+                return function(*arguments, **options)
             device, out = given.pop("device", None), given.pop("out", None)
             found = _find_arrays(given, device, moves) if out is None or type(out) is np.ndarray else None
             if found is None:
@@ -103,8 +105,9 @@ def takes_numpy(
                         result = read_results(device, result, indices)
                 except (GpuscanError, TypeError, ValueError, IndexError) as error:
                     if isinstance(error, ProgressTimeoutError) and not called:
-                        raise  # the strategy was named, and has been tried again by now
-                    # The call below raises it, too, unless that computes in another way.
+                        # The caller has named the strategy, and the function has tried it more than once.
+                        raise
+                    # The call at the end raises the error again, or computes the result in another way.
                     result = _FAILED
             if result is not _FAILED:
                 report_progress(sum([array.nbytes for array in arrays]))
@@ -124,10 +127,10 @@ def takes_numpy(
 
 
 class _Moves(NamedTuple):
-    """Which arguments of a function are uploaded: see `takes_numpy`.
+    """Which arguments of a function may be uploaded.
 
     Attributes:
-        data, long, each_like: as there.
+        data, long, each_like: as in `takes_numpy`.
         several: True if ``*arrays`` are uploaded.
     """
 
@@ -137,15 +140,15 @@ class _Moves(NamedTuple):
     several: bool
 
 
-# Which arguments are uploaded, their arrays, depth first, and the device of the call.
+# The names of the arguments to upload, their arrays in depth-first order, and the device of the call.
 _Found: TypeAlias = tuple[list[str | int], list[AnyArray], Device]
 
 
 def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | None:
-    """Return the arrays of a call to upload; None if they stay.
+    """Return the arrays of a call to upload; None to pass all arguments on unchanged.
 
     Args:
-        given: the arguments.
+        given: the arguments by their names, or by their numbers within ``*arrays``.
         device: what was passed as `device`.
         moves: which arguments may be uploaded.
     """
@@ -156,7 +159,7 @@ def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | 
         if type(value) in _PLAIN:
             continue
         if name in data or (several and type(name) is int) or (name in long and _is_long(value)):
-            if isinstance(value, _AS_THEY_ARE):
+            if isinstance(value, _NO_ARRAYS):
                 continue
             if name in each_like and isinstance(value, DeviceArray) and device in (None, _device_of(value)):
                 device = _device_of(value)
@@ -175,18 +178,21 @@ def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | 
 
 
 def _is_long(value: object) -> bool:
-    """Return True for arrays of NumPy that are too long for parameters."""
+    """Return True for arrays of NumPy that are all too long to be parameters of a program."""
     arrays: list[AnyArray] = []
     return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_ARRAY_BYTES
 
 
 def _device_of(array: DeviceArray) -> object:
-    """Return the device of a public array."""
+    """Return the device of a public array; None for an array without one."""
     return getattr(array, "device", None)
 
 
 def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> bool:
-    """Add the arrays of an argument to a list; return False if it has something else, or nests too deep."""
+    """Add the arrays of an argument to a list.
+
+    Return False if the argument nests too deep, or has anything but arrays of NumPy and numbers.
+    """
     kind = type(value)
     if kind is np.ndarray:
         into.append(value)
@@ -204,7 +210,7 @@ def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> boo
 
 
 def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
-    """Return copies of arrays on a device."""
+    """Return an iterator over copies of arrays on a device."""
     copies = []
     for owner, array in zip(upload_together(device._context, arrays), arrays, strict=True):
         copies.append(Array(device, owner.buffer, array.shape, array.dtype, 0, owner))
@@ -212,7 +218,7 @@ def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
 
 
 def _replace(value: Any, uploads: Iterator[Array]) -> object:
-    """Return an argument with the next of the uploads in the place of each of its arrays."""
+    """Return an argument with its arrays replaced by the next uploads. The order is that of `_collect`."""
     kind = type(value)
     if kind is np.ndarray or is_list_of_numbers(value):
         return next(uploads)
@@ -230,7 +236,7 @@ def is_list_of_numbers(value: Any) -> bool:
 
 
 def _has_axes(value: object) -> bool:
-    """Return True for an array that makes the list that it is in a bundle."""
+    """Return True for an array with axes. A list of those is a bundle; one of 0-d arrays is not."""
     return type(value) is np.ndarray and value.ndim > 0
 
 
@@ -259,11 +265,12 @@ def _are_small(arrays: list[AnyArray], device: Device) -> bool:
 def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
     leaves = _leaves_of(result, [])
-    # Buffer, first byte and bytes of what is read for each of them; nothing for a view or a long array.
+    # For each array, the ranges to read: the buffer, the first byte and the number of bytes. A view or a long array has
+    # none, and is read by itself.
     ranges: list[tuple[Any, ...]] = []
     for leaf in leaves:
         if isinstance(leaf, UnknownLengthArray):
-            ranges.append(((leaf.count.buffer, leaf.count.offset, 4), (leaf.buffer, leaf.offset, _bytes_behind(leaf))))
+            ranges.append(((leaf.count.buffer, leaf.count.offset, 4), (leaf.buffer, leaf.offset, _bytes_from(leaf))))
         elif leaf._strides is None and leaf.offset % 4 == 0 and 0 < leaf.nbytes <= TRANSFERS.staging_bytes:
             ranges.append(((leaf.buffer, leaf.offset, leaf.nbytes),))
         else:
@@ -273,25 +280,25 @@ def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> 
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, UnknownLengthArray):
             shape = (int(next(contents).view(np.uint32)[0]), *leaf._trailing)
-            # A copy, so that the memory of the longest result is not kept.
+            # Copy the entries, so that the memory for the longest possible result can be freed.
             array = next(contents)[: prod(shape) * leaf._dtype.itemsize].copy().view(leaf._dtype).reshape(shape)
         else:
             array = next(contents).view(leaf._dtype).reshape(leaf._shape) if ranges[number] else leaf.numpy()
         if number in indices:
             array = array.astype(np.int64)
-        # NumPy's functions give numbers, not arrays of shape ().
+        # As NumPy does, return a number instead of an array of shape ().
         arrays.append(array if array.shape else array[()])
     return arrays[0] if leaves and leaves[0] is result else _with_arrays(result, iter(arrays))
 
 
 def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return some results of a tuple as `read_results` does, and the others as they are."""
+    """Return a tuple of results. Read the results that are True in `which`, and leave the others on the device."""
     read = iter(read_results(device, tuple(itertools.compress(results, which)), indices))
     return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])
 
 
-def _bytes_behind(array: UnknownLengthArray) -> int:
-    """Return the bytes of the memory that begins with an array."""
+def _bytes_from(array: UnknownLengthArray) -> int:
+    """Return the number of bytes from the start of an array to the end of its memory."""
     assert array._owner is not None
     return array._owner.nbytes - array.offset
 
@@ -308,7 +315,7 @@ def _leaves_of(value: Any, into: list[Any]) -> list[Any]:
 
 
 def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
-    """Return a result with the next of some arrays in the place of each of its own."""
+    """Return a result with its arrays on a device replaced by the next of these arrays, in depth-first order."""
     if not isinstance(value, _BUNDLES):
         return next(arrays) if isinstance(value, DeviceArray) else value
     parts = []
@@ -320,7 +327,7 @@ def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
 
 
 def _fits(result: object, out: AnyArray) -> bool:
-    """Return True if a result can be written to `out` as it is."""
+    """Return True if a result can be written to `out` without a conversion, a broadcast or an error."""
     if not isinstance(result, (np.ndarray, np.generic)):
         return False
     return result.shape == out.shape and result.dtype == out.dtype and bool(out.flags.carray)

@@ -216,6 +216,8 @@ def test_errors(default: gs.Device) -> None:
             (ValueError, lambda: gs.scan(x, axis=3)),
             (TypeError, lambda: UNTYPED.scan(x, "add", op="add")),
             (TypeError, lambda: UNTYPED.scan(x, nothing=1)),
+            (TypeError, lambda: UNTYPED.sort_by_key(x, x, device=default)),
+            (TypeError, lambda: UNTYPED.repeat(x, 2, out=np.empty(128, np.float32))),
             (ValueError, lambda: gs.scan(x, out=np.empty(63, np.float32))),
             (TypeError, lambda: gs.scan(x, out=np.empty(64, np.float64))),
             (ValueError, lambda: gs.scan(x, segments=[0, 65])),
