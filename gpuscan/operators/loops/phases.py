@@ -1,11 +1,11 @@
-"""Phases: sums of floats modulo a constant m, as an oscillator, an angle or a time of day has them.
+"""Phases: sums of floats modulo a constant m, such as the phase of an oscillator, an angle or a time of day.
 
-Law: ``h[t] = (h[t-1] + b[t]) mod m``, in the range from k to k + m. A map is b, from -m to m. Composition, first b1,
-then b2: ``b1 + b2``, less m or plus m where it leaves that range. Identity: 0. Proof: ``(h + b1) mod m`` differs from
-``h + b1`` by a multiple of m, which the next remainder removes.
+Law: ``h[t] = (h[t-1] + b[t]) mod m``, in the range from k to k + m. A map is b, between -m and m. Composition, first
+b1, then b2: ``b1 + b2``. If the sum leaves that range, m is subtracted from it, or added to it. Identity: 0.
+Proof: ``(h + b1) mod m`` differs from ``h + b1`` by a multiple of m, which the next remainder removes.
 
-A phase is right within rounding on its circle: a number near one end of the range may be near the other end. An
-increment keeps its sign, so small steps back are not rounded as numbers near m are.
+A phase is exact within rounding on the circle, so a number near one end of the range may be found near the other end.
+An increment keeps its sign: as a number near m, a small negative one would be rounded to fewer digits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gpuscan.operators.traced_array import Number
 
 @dataclass(frozen=True)
 class PhaseMaps(Composition):
-    """Maps (b,). A constant map has its value less `low`.
+    """Maps (b,). A constant map to the value v has the number ``v - low``.
 
     Attributes:
         modulus: the length of the range.
@@ -63,13 +63,13 @@ class PhaseMaps(Composition):
 
 @dataclass(frozen=True, eq=False)
 class _Phase:
-    """A number that is a phase.
+    """A number that is a phase: the old phase plus an increment, or a value that does not depend on the old phase.
 
     Attributes:
-        increment: what is added to the phase before; None for a number that does not depend on it.
-        modulus, low: the range; None for a number that does not depend on the phase before.
-        constant: a condition; where it is met, the number is `value` alone. None if it never is.
-        value: the number there, or everywhere.
+        increment: the number that is added to the old phase; None if the number never depends on the old phase.
+        modulus, low: the length of the range and its lower end. `modulus` is None where `increment` is.
+        constant: the condition under which the number is `value`; None if there is none.
+        value: the number under this condition, or always if `increment` is None.
     """
 
     increment: Node | None = None
@@ -80,7 +80,7 @@ class _Phase:
 
 
 class _Phases(NodeForms[_Phase]):
-    """The phases that nodes are."""
+    """Finds the phase that each node computes."""
 
     def __init__(self, part: StepPart) -> None:
         super().__init__(part)
@@ -104,19 +104,20 @@ class _Phases(NodeForms[_Phase]):
                 raise LeavesClassError(node, "chooses between phases of different ranges", rank=1)
             are_constant = yes.modulus is None, no.modulus is None
             constant = constant_choice(graph, args[0], are_constant, (yes.constant, no.constant))
-            increments, values = (
-                [other if number is None else number for number, other in (pair, pair[::-1])]
-                for pair in ((yes.increment, no.increment), (yes.value, no.value))
-            )
-            increment, value = (
-                None if pair[0] is None or pair[1] is None else graph.select(args[0], pair[0], pair[1])
-                for pair in (increments, values)
-            )
+            increment = self._choose(args[0], yes.increment, no.increment)
+            value = self._choose(args[0], yes.value, no.value)
             one = no if yes.modulus is None else yes
             return _Phase(increment, one.modulus, one.low, constant, value)
         raise LeavesClassError(node, rank=-1)
 
+    def _choose(self, condition: Node, yes: Node | None, no: Node | None) -> Node | None:
+        """Return a choice of two numbers; if there is only one, that one, since `constant` excludes the other case."""
+        if yes is None or no is None:
+            return yes or no
+        return self.graph.select(condition, yes, no)
+
     def _wrap(self, node: Node, total: Node, modulus: float) -> _Phase:
+        """Return the phase of the remainder of a sum."""
         form = self.forms.of(total)
         if dict(form.weights) != {0: ONE} or form.constant is not None:
             raise LeavesClassError(node, "takes the rest of a number other than a sum of the phase", rank=1)
@@ -124,7 +125,7 @@ class _Phases(NodeForms[_Phase]):
 
 
 def _wrapped(node: Node) -> tuple[Node, float] | None:
-    """Return a number and the constant that a node takes its remainder by; None for another node."""
+    """Return the dividend and the constant divisor if a node is a remainder, else None. ``h - floor(h)`` is one."""
     if node.op == "remainder" and node.args[1].is_constant:
         return node.args[0], node.args[1].reveal(float)
     if node.op == "subtract" and node.args[1].op == "floor" and node.args[1].args[0] is node.args[0]:
@@ -165,7 +166,7 @@ def derive(part: StepPart) -> LoopStage:
 
 
 def _wrapping_node(part: StepPart) -> Node:
-    """Return the operation that messages name."""
+    """Return the remainder of the phase, which error messages name."""
     return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
 
 
