@@ -29,29 +29,31 @@ from gpuscan.planning.strategies import STRATEGY_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Arrays of NumPy up to this many bytes are a part of the key, by their contents, where they are not uploaded.
+# The most bytes of an array of NumPy that is not uploaded. Its contents are a part of the key.
 MAX_ARRAY_BYTES = 1024
-# The dtypes of arrays of NumPy that every device takes as they are. Devices with 64-bit floats take one more.
+# The dtypes of arrays of NumPy that every device takes without a conversion.
 _NARROW = frozenset(
     {np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
 )
-# Integers of this range may be parameters of a program, as numbers of int64.
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+# The dtypes that devices with 64-bit floats take without a conversion.
 _WIDE = _NARROW | {np.dtype(np.float64)}
-# Tuples and lists of up to this many values are.
+# The range of int64. Integers in it can be parameters of a program.
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+# The most values of a tuple or list that is a part of a key.
 _MAX_LENGTH = 128
-# Values of these types are equal only if they are the same for every function. The type is a part of the key, since
-# True and 1.0 are equal to 1.
+# If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
+# since True is equal to 1.
 _PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
-# Arguments of several values, and of arrays.
+# The types of arguments that can hold several arrays.
 _BUNDLES = (tuple, list, dict)
+# The types of arguments that `upload` may take as arrays of NumPy.
 _IN_NUMPY = frozenset({np.ndarray, list, tuple})
 # The types of functions that may have floats of their own.
 _FUNCTIONS = (FunctionType, functools.partial)
 
 
 class Numbered:
-    """Base of objects that keys know by a number, which no other object of the process has."""
+    """Base of objects that are identified in keys by a number. No two objects of the process have the same number."""
 
     _numbers = itertools.count()
 
@@ -69,17 +71,17 @@ class _NoKeyError(Exception):
 
 
 class CallKey:
-    """The key of a call, while it is made.
+    """Makes the key of a call, argument by argument, and collects what is not a part of the key.
 
     Attributes:
-        arrays: the arrays on a device among the arguments, depth first.
-        sizes: of each of them the lengths, the offset, the bytes of its memory, and the strides if there are any.
+        arrays: the arrays on a device among the arguments, in depth-first order.
+        sizes: for each array the lengths, the offset, the bytes of its memory, and the strides if there are any.
         floats: the floats that the functions among the arguments close over, and the floats among the operands.
-        functions: the keys of these arguments, without the floats.
-        parameter_starts: the argument that each of them is, by name or number, and the index of its first float.
+        functions: the keys of the arguments that have such floats, without the floats.
+        parameter_starts: for each of these arguments, by its name or number, the index of its first float.
         operand: True while the key of an operand is made.
-        array_operands: True if operands can be short arrays of NumPy, which are parameters as floats are.
-        integers: True if integers of the operand are parameters as well.
+        array_operands: True if operands can be short arrays of NumPy, which are parameters of the program like floats.
+        integers: True while integers of the operand are parameters as well.
         has_operands: True if a float is an operand.
     """
 
@@ -105,13 +107,13 @@ class CallKey:
         self.parameter_starts: dict[int | str, int] = {}
 
     def of_argument(self, value: object, name: int | str, operand: bool, integers: bool) -> Hashable:
-        """Return what `of` returns. For a function, leave out the floats that it closes over.
+        """Return the part of the key for an argument. The floats that a function closes over are parameters instead.
 
         Args:
             value: the argument.
             name: the name of the argument, or its number within ``*arrays``.
-            operand: True to leave out the floats of the argument as well.
-            integers: True to leave out its integers.
+            operand: True to make parameters of the floats of the argument as well.
+            integers: True to make parameters of its integers.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -217,14 +219,15 @@ class CallKey:
             # A caller's buffer is checked at each use.
             raise _NoKeyError
         buffer = array.buffer
-        # The first of the arrays in the same buffer: whether results overwrite what is read depends on it.
+        # The index of the first array in the same buffer. It is a part of the key, since a result may overwrite what is
+        # read, depending on which arrays share memory.
         first_in_buffer = len(self.arrays)
         for index, other in enumerate(self.arrays):
             if other.buffer is buffer:
                 first_in_buffer = index
                 break
         self.arrays.append(array)
-        # In the order in which `gpuscan.engine.kept_programs` gives them back to arrays.
+        # `_with_sizes` in `gpuscan.engine.kept_programs` reads the sizes in this order.
         shape, strides, sizes = array._shape, array._strides, self.sizes
         sizes += shape
         sizes += array.offset, array._owner.nbytes
@@ -238,9 +241,10 @@ class CallKey:
 
 # Arguments by their names.
 Arguments: TypeAlias = dict[str, Any]
-# Returns arguments in the same order with arrays of NumPy uploaded; None if there are none to upload.
+# Returns the arguments, in the same order, with arrays of NumPy uploaded; None if there are none to upload.
 Upload: TypeAlias = Callable[[Arguments], Arguments | None]
-# Arguments by position, then by name, each with its position or name.
+# The names and values of arguments. Arguments that were passed by position come first. Arguments within ``*arrays``
+# have numbers instead of names.
 Given: TypeAlias = list[tuple[Any, Any]]
 
 
@@ -264,7 +268,7 @@ def launchable(
         integers: the names of the parameters with integers that are parameters of the program, too.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
-        upload: uploads what else is in NumPy among the arguments, and has to be checked or converted before.
+        upload: uploads the other arguments in NumPy that have to be checked or converted before.
     """
     parameters = inspect.signature(function).parameters
     defaults = {
@@ -280,7 +284,7 @@ def launchable(
     name = f"{function.__module__}.{function.__qualname__}"
 
     def plain(option: int | str, value: object) -> object:
-        """Return an argument of NumPy in the form of Python that means the same, if there is one."""
+        """Return the Python number that means the same as a number of NumPy; any other argument unchanged."""
         if option in flags and isinstance(value, (int, np.bool_)) and value in (0, 1):
             return bool(value)
         return int(value) if option in indices and isinstance(value, np.integer) else value
@@ -310,6 +314,7 @@ def launchable(
         if moved is not None:
             count, given = len(arguments), moved
             arguments, options = tuple(dict(given).values())[:count], dict(given[count:])
+        # Arguments that mean the same as the default are not a part of the key.
         call_key = CallKey(array_operands)
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
@@ -317,7 +322,7 @@ def launchable(
             for option, value in given:
                 default = defaults.get(option, call)
                 if value is default:
-                    continue  # a default that is written out means the same
+                    continue
                 if type(value) is np.ufunc:
                     value = name_of_ufunc(value) or value
                     if type(value) is np.ufunc:
@@ -340,7 +345,7 @@ def launchable(
             key.append(os.environ.get(STRATEGY_VARIABLE))
             whole = tuple(key)
             hash(whole)
-        except (_NoKeyError, TypeError, RecursionError):  # or a part cannot be hashed, or arguments nest too deep
+        except (_NoKeyError, TypeError, RecursionError):  # TypeError: a part of the key cannot be hashed
             whole = ()
         arrays = call_key.arrays
         if not whole or not arrays:
@@ -373,7 +378,8 @@ def launchable(
             rest: dict[Any, Any] = dict(list(call_arguments.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
 
-        # What the values of floats decide is noted for each function of the user's, and of operands for each call.
+        # Decisions that depend on floats are remembered for each of the user's functions. If some floats are operands,
+        # they are remembered for each key.
         functions = whole if call_key.has_operands else tuple(call_key.functions)
         sizes = tuple(call_key.sizes)
         return launch_or_record(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
@@ -384,7 +390,7 @@ def launchable(
 def launchable_with(
     *operands: str, data: Iterable[str] = (), upload: Upload | None = None, integers: Iterable[str] = ()
 ) -> Callable[[F], F]:
-    """Return `launchable` for functions with numbers, or arrays of numbers, to compute from as these arguments."""
+    """Return the decorator `launchable` for functions with these operands, which are numbers or arrays of numbers."""
     return functools.partial(
         launchable,
         operands=frozenset(operands),
@@ -431,12 +437,18 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
 
 
 def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:
-    """Return the dtypes of arrays of NumPy that a device takes as they are."""
+    """Return the dtypes of arrays of NumPy that a device takes without a conversion."""
     return _WIDE if context.capabilities.float64 else _NARROW
 
 
 def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
-    """Return an argument with its arrays of NumPy on the device of another array; short ones may stay."""
+    """Return an argument with its arrays of NumPy uploaded to the device of another array.
+
+    Args:
+        value: the argument.
+        beside: an array on that device.
+        stay_short: True to leave short arrays in NumPy.
+    """
     value_type = type(value)
     if value_type is np.ndarray:
         if value.dtype not in dtypes_to_upload(beside._context) or not value.size:
@@ -454,7 +466,7 @@ def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
 
 
 def _collect(bundle: Any, into: list[object]) -> None:
-    """Add the leaves of a bundle to a list, and its parts."""
+    """Add all parts of a bundle to a list: the leaves, and the bundles in it. Leave out parts that are too long."""
     if len(bundle) <= _MAX_LENGTH:
         parts = bundle.values() if isinstance(bundle, dict) else bundle
         into += parts
@@ -480,7 +492,7 @@ def _or_integer(is_replaced: Callable[[object], bool]) -> Callable[[object], boo
 
 
 def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:
-    """Return what takes the place of a number of the call."""
+    """Return the parameter that replaces a number of the call."""
     if type(leaf.value) is np.int64:
         integer = derive(np.asarray, leaf)
         assert isinstance(integer, Expression)
@@ -493,7 +505,10 @@ def _is_array(value: object) -> bool:
 
 
 def _replace(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
-    """Return an argument with such leaves replaced by the next of `others`, in the order of `CallKey`."""
+    """Return an argument in which the leaves that meet a condition are replaced by the next of `others`.
+
+    The order of the leaves is that of `CallKey`.
+    """
     value_type = type(value)
     if is_replaced(value):
         return next(others)

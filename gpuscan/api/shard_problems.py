@@ -1,4 +1,4 @@
-"""Make the problems of shards: a call of sharded arrays becomes a scan of each shard, with heads of its own."""
+"""Make the problems of shards: a call of sharded arrays becomes a scan of each shard, with its own segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def without_elements(x: object) -> object:
-    """Return the same bundle, with the shape and the dtype of each array instead of the array."""
+    """Return a bundle with the shape and the dtype of each sharded array instead of the array."""
     return x.whole if isinstance(x, Distributed) else over_arrays(lambda leaf: leaf.whole, x)
 
 
@@ -57,7 +57,7 @@ def make_shard_problems(
     plain = options.copy()
     plain.pop("initial", None)
     if initial is not None:
-        # The initial values are cut afterwards, and stand for the identity.
+        # The initial values are cut for each shard below. An exclusive scan with initial values needs no identity.
         plain["exclusive"] = False
     whole_x, operator, own = without_elements(x), op, plain
     if pairs:
@@ -83,7 +83,7 @@ def make_shard_problems(
     exclusive = as_flag("exclusive", exclusive)
     others = tuple([n for i, n in enumerate(whole.shape) if i != axis])
     seeds = initial_rows(value, whole.element, others)
-    # The initial values are no part of the kind: they are parameters of its programs.
+    # The initial values themselves are not a part of the key of the problem: they are parameters of its programs.
     how = "exclusive" if exclusive else "initial"
     for number, (begin, end) in enumerate(edges_of(first)):
         problem, own_seeds = problems[number], seeds
@@ -98,7 +98,10 @@ def make_shard_problems(
 
 
 def _cut_kind(whole: Problem, axis: int, begin: int, end: int) -> Problem:
-    """Return the problem between two indices of an axis, as one of a kind. The whole problem has no elements."""
+    """Return the problem between two indices of an axis, without elements.
+
+    Problems that are cut from equal problems at the same indices have the same key.
+    """
     if end - begin == whole.shape[axis]:
         return whole
     return cut(whole.with_leaves(()), axis, begin, end).as_rewrite_of(whole, f"{begin}:{end} of axis {axis}")
@@ -119,6 +122,7 @@ def edges_of(first: Distributed) -> list[tuple[int, int]]:
 
 
 def shards_of(problems: Sequence[Problem], first: Distributed, continues: Sequence[bool]) -> list[Shard]:
+    """Return the shards of these problems. `continues` says which go on with the segment of the shard before."""
     numbers = {id(device): number for number, device in enumerate(first.devices)}
     parts = zip(first.shards, problems, continues, strict=True)
     return [Shard(shard.device._executor, numbers[id(shard.device)], p, goes_on) for shard, p, goes_on in parts]
@@ -146,14 +150,14 @@ def cut_shards(problems: Sequence[Problem], first: Distributed, segments: object
     shape, axis, reverse = whole_shape(problem, first), problem.axis, problem.reverse
     divided = axis == first.axis
     edges = edges_of(first)
-    # Where each shard begins, in the array: True if the segment of the element before goes on.
+    # For each shard, in the order of the array: True if the segment of the element before its first one goes on.
     joints = [divided and begin > 0 for begin, _ in edges]
     if isinstance(keys, Distributed):
         parts = _key_shards(keys, shape, first, axis)
         heads = [Heads(p.shape, axis, reverse, Keys(part)) for p, part in zip(problems, parts, strict=True)]
         if divided:
             _check_alike(keys, shape, axis)
-            joints = [False, *(_ends_alike(before, after, axis) for before, after in pairwise(parts))]
+            joints = [False, *(_joins(before, after) for before, after in pairwise(parts))]
     else:
         if isinstance(keys, Array):
             raise TypeError(
@@ -167,7 +171,7 @@ def cut_shards(problems: Sequence[Problem], first: Distributed, segments: object
                 _check_alike(whole.cut.array, shape, axis)
             for number, (begin, _) in enumerate(edges[1:], 1):
                 joints[number] = not _begins(whole, begin)
-    # A reversed scan comes to the end of a shard first.
+    # A reversed scan comes to a shard from the next shard in the array, and the joint of the two is at the next shard.
     continues = [*joints[1:], False] if reverse else joints
     cut = [replace(p, heads=h) if h is not None else p for p, h in zip(problems, heads, strict=True)]
     return shards_of(cut, first, continues)
@@ -213,8 +217,6 @@ def _key_shards(keys: Distributed, shape: tuple[int, ...], first: Distributed, a
     return keys.shards
 
 
-def _ends_alike(before: Array, after: Array, axis: int) -> bool:
-    """Return True if the last key of a shard equals the first one of the next shard."""
-    all_before = (slice(None),) * (axis if before.ndim > 1 else 0)
-    last, begin = before[(*all_before, slice(-1, None))].numpy(), after[(*all_before, slice(0, 1))].numpy()
-    return bool((last == begin).all())
+def _joins(before: Array, after: Array) -> bool:
+    """Return True if the last key of a shard equals the first one of the next shard. Keys have one axis here."""
+    return bool((before[-1:].numpy() == after[:1].numpy()).all())

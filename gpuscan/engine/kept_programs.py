@@ -1,8 +1,8 @@
 """Launch the program of an earlier call, or compute a call in the long way and keep its program.
 
-A call is a key: equal keys submit the same stages over other arrays. `gpuscan.api.launches` makes the keys of public
-functions. Floats that the user's functions close over are no part of it. The program computes its constants from them.
-If the call was computed in a way that depends on some of them, then there is a program for each of their values.
+Each call has a key. Calls of equal keys submit the same stages over other arrays. `gpuscan.api.launches` makes the keys
+of public functions. Floats that the user's functions close over are not a part of the key: the program computes its
+constants from them. If a decision in gpuscan's code depends on such a float, each outcome has a program of its own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ R = TypeVar("R")
 
 # The most programs for any sizes that are kept for one kind of call.
 _MAX_TEMPLATES = 64
-# How many calls of a key in a row are recorded although a program cannot do what they do. Of later ones, one in
-# `_RETRY` is.
+# How many calls of a key in a row are recorded, although no program can do what they do. After these, only every
+# `_RETRY`-th call is recorded.
 _MAX_FAILURES = 3
 _RETRY = 64
-# How many calls in a row are recorded for any sizes, although no call of other sizes can use their programs.
-_MAX_IN_VAIN = 16
+# How many programs in a row are recorded for any sizes, although no call of other sizes can use them.
+_MAX_UNUSED = 16
 
 
 def launch_or_record(
@@ -79,28 +79,29 @@ def launch_or_record(
 
 
 class _Failures:
-    """How often calls of a key were recorded although they have no program.
+    """Counts the calls of a key since one was recorded that no program can do.
 
-    Some calls wait for the GPU, or return what is no array. Others do so only now and then, such as the first call that
-    launches a kernel.
+    Some calls always wait for the GPU, or return an object that no program can make. Others do so only sometimes, such
+    as the first call that launches a kernel. So calls of such a key are recorded again now and then.
     """
 
+    # Every entry of the kept programs has the memory that it keeps alive. This one keeps none.
     owners: tuple[object, ...] = ()
 
     def __init__(self) -> None:
         self._count = 1
 
     def allow_attempt(self) -> bool:
-        """Return True if the next call shall be recorded."""
+        """Count one more call, and return True if it shall be recorded."""
         self._count += 1
         return self._count <= _MAX_FAILURES or self._count % _RETRY == 0
 
 
 class _Variants:
-    """Which of the programs of a key a call needs: there is one for each combination of some values.
+    """Chooses among several programs of one key by the values on which decisions in gpuscan's code depend.
 
     Args:
-        expressions: give the values from the floats of the call.
+        expressions: compute these values from the floats of a call.
     """
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
@@ -109,7 +110,7 @@ class _Variants:
         self._compute = Computation(expressions)
 
     def key(self, floats: Sequence[Any]) -> Hashable:
-        """Return the key of the programs for these floats."""
+        """Return the key of the program for these floats: this object, and the values."""
         return self, *self._compute(floats)
 
 
@@ -117,12 +118,14 @@ class _Family:
     """The programs of a key for arrays of any sizes.
 
     Attributes:
-        templates: the programs, each for the sizes with which gpuscan's code goes one way; the last was used last.
+        templates: the programs, each with the computation of its changing constants. A program is right for all sizes
+            for which gpuscan's code takes the same decisions. The last one was used most recently.
     """
 
     def __init__(self) -> None:
         self.templates: list[tuple[ProgramTemplate, Computation | None]] = []
-        self._kept = 0
+        # The number of templates that were added since a call of other sizes used one.
+        self._unused = 0
 
     @property
     def owners(self) -> list[object]:
@@ -131,12 +134,12 @@ class _Family:
 
     @property
     def is_open(self) -> bool:
-        """True if calls of other sizes shall be recorded for any sizes. Some kinds of calls need a program for each."""
-        return self._kept < _MAX_IN_VAIN
+        """True if a call of new sizes shall be recorded for any sizes. Some calls need a program for each size."""
+        return self._unused < _MAX_UNUSED
 
     def keep(self, template: ProgramTemplate, compute: Computation | None) -> None:
         """Keep a program that was recorded for any sizes."""
-        self._kept += 1
+        self._unused += 1
         self.templates.append((template, compute))
         del self.templates[:-_MAX_TEMPLATES]
 
@@ -146,7 +149,7 @@ class _Family:
             template, compute = self.templates[number]
             program_and_form = template.program(context, sizes)
             if program_and_form is not None:
-                self._kept = 0
+                self._unused = 0
                 self.templates.append(self.templates.pop(number))
                 return _Kept(*program_and_form, compute)
         return None
@@ -157,7 +160,7 @@ class _Kept(NamedTuple):
 
     Attributes:
         program: the program.
-        form: what results are made of.
+        form: how the results are made of the program's outputs.
         compute: computes the contents of the program's changing constants; None if it has none.
     """
 
@@ -191,7 +194,7 @@ def _find(
 
 
 def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[Any]) -> Hashable:
-    """Return the key of the programs for these floats."""
+    """Return the key under which the programs for these floats are kept."""
     variants = context.programs.find(key)
     return variants.key(floats) if type(variants) is _Variants else key
 
@@ -206,17 +209,18 @@ def _record(
     floats: Sequence[Any],
     functions: Hashable,
 ) -> R:
-    """Return what a call computes, and keep its program if it has one."""
+    """Compute a call in the long way and return its result. Keep its program, if a program can do what it does."""
     failures = context.programs.find((_Failures, key))
     if failures is not None and not failures.allow_attempt():
-        # Functions that this one calls launch programs of their own.
+        # The public functions that this one calls can still launch programs.
         return compute(None, arrays)[0]
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
             return compute(None, arrays)[0]
         parameters = parameters_of(functions, floats) if floats else None
-        # Most calls always have the same sizes, so the first one is recorded for those.
+        # Most calls of a key have the same sizes, so the first one is recorded for its sizes alone. Calls of further
+        # sizes are recorded for any sizes.
         family = context.programs.find(_key_for(context, key, floats))
         trace = SizeTrace(sizes) if sizes and isinstance(family, _Family) and family.is_open else None
         given = arrays if trace is None else _with_sizes(context, arrays, trace)
@@ -269,7 +273,7 @@ def _keep(
 
 
 def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[DeviceArray]:
-    """Return arrays over the same memory that have the sizes of a trace instead of their numbers."""
+    """Return arrays over the same memory with traced sizes in place of the numbers."""
     leaves = iter(trace.sizes())
     sized_arrays = []
     for array in arrays:
@@ -283,11 +287,11 @@ def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace)
 
 
 def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
-    """Return a result with the numbers of this call instead of sizes.
+    """Return a result with the numbers of this call in place of the traced sizes.
 
     Args:
         result: what the function has returned.
-        arguments: the caller's arrays, and what it passed as `out`, by the id of what the function got.
+        arguments: the arrays and the `out` of the caller, by the ids of the objects that the function got for them.
     """
     if id(result) in arguments:
         return arguments[id(result)]
@@ -310,7 +314,8 @@ class _Result(NamedTuple):
     """An array of a result.
 
     Attributes:
-        slot: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
+        slot: the index of its memory among the outputs of the program. For a view of an argument, it is ``-1 - i``,
+            where i is the index of the argument.
         shape, dtype, offset, strides: as in `DeviceArray`; the strides are None in C order.
     """
 
@@ -361,26 +366,30 @@ class _Nested(NamedTuple):
     parts: tuple[_ResultForm, ...]
 
 
-# What results of later calls are made of.
+# How a result of a later call is made of the outputs of the program. None stands for the result None.
 _ResultForm: TypeAlias = _Result | _UnknownLengthResult | _Same | _Out | _Text | _Nested | None
 
 
 class _NoFormError(Exception):
-    """A call returns what no program computes."""
+    """A call returns an object that no program can make."""
 
 
 class _Form:
-    """The form of a result, while it is found."""
+    """Finds the form of a result.
+
+    Attributes:
+        outputs: the buffers that the call has made and that its result needs.
+    """
 
     def __init__(self, recording: Recording, arguments: Sequence[DeviceArray], out: object) -> None:
         self._recording, self._arguments, self._out = recording, arguments, out
         self.outputs: list[wgpu.GPUBuffer] = []
 
     def of(self, value: object) -> _ResultForm:
-        """Return what `_made` makes the results of later calls of.
+        """Return the form of a value, from which `_made` makes the results of later calls.
 
         Raises:
-            _NoFormError: the value is no array that the call made, and no bundle of those.
+            _NoFormError: the value has an object other than arrays in the call's memory, its arguments and texts.
         """
         if value is None:
             return None
@@ -407,6 +416,7 @@ class _Form:
         raise _NoFormError
 
     def _of_array(self, array: DeviceArray, shape: tuple[int, ...], dtype: AnyDType) -> _Result:
+        """Return the form of an array, and note its buffer among the outputs."""
         slot = self._recording.slot_of(array.buffer)
         if slot is None:
             raise _NoFormError
@@ -420,7 +430,14 @@ class _Form:
 
 
 def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Allocation], out: object) -> Any:
-    """Return a result of this form, over the arrays of a call and the memory that it took."""
+    """Return a result of this form.
+
+    Args:
+        form: the form.
+        arrays: the arrays of the call.
+        outputs: the memory that the program has written.
+        out: what the caller passed as `out`.
+    """
     if isinstance(form, _Result):
         slot, shape, dtype, offset, strides = form
         owner = outputs[slot] if slot >= 0 else arrays[-1 - slot]._owner
