@@ -153,24 +153,28 @@ class Kernel(HashedOnce):
 
     @property
     def prefix_post(self) -> str:
-        """The name of the posts of prefixes: "prefix" if those have fewer words than an item, else "post"."""
+        """The name of the WGSL functions that write and read prefixes: ``write_`` and ``read_`` stand before it.
+
+        It is "prefix" if a prefix is posted in fewer words than an item has, and otherwise "post", as for aggregates.
+        """
         folds = self.wait_policy.one_workgroup_folds and not self.spec.everywhere
         return "prefix" if folds and len(self.prefix_words) < self.item_words else "post"
 
     @cached_property
     def prefix_words(self) -> tuple[int, ...]:
-        """The words of an item that tiles need of their prefix, by their numbers.
+        """The indices of the words of an item that a tile needs of its prefix.
 
-        Nothing after a prefix needs its head flag. Of maps ``h -> a h + b`` that are applied, results need ``b`` alone.
+        The head flag of a prefix is never needed. If the items are maps ``h -> a h + b`` that are applied to an initial
+        value, a tile needs only ``b``.
         """
         spec = self.spec
-        whole = spec.carry_out or spec.reduces_segments or spec.neighbour_field or spec.compacts or self.in_columns
-        if whole:
+        needs_all = spec.carry_out or spec.reduces_segments or spec.neighbour_field or spec.compacts or self.in_columns
+        if needs_all:
             return tuple(range(self.item_words))
-        needed = spec.fields_of_prefix
         sizes = [field.words for field in spec.element.fields]
         starts = [sum(sizes[:field]) for field in range(len(sizes))]
-        return tuple(starts[field] + word for field in needed for word in range(sizes[field])) or (0,)
+        # A post has at least one word, which says that it is complete.
+        return tuple(starts[field] + word for field in spec.fields_of_prefix for word in range(sizes[field])) or (0,)
 
     @cached_property
     def post_format(self) -> PostFormat:

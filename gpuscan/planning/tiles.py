@@ -150,11 +150,13 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def rows_of_whole_accesses(spec: ScanSpec, h: Heuristics) -> int:
-    """Return how many short vectors fill whole accesses to storage, as far as registers hold them.
+    """Return how many consecutive short vectors fill whole accesses to storage, if registers can hold as many.
 
-    The result is 0 for elements that take as long one by one: long vectors of as many words as in storage, triples of
-    words and single numbers. Lanes exchange wider items in fewer rounds if chunks are longer. H200, recurrences of
-    932,067 steps with one factor in 9 columns: 61 us in chunks of 4 rows, 99 in chunks of one.
+    In longer chunks, lanes exchange items in fewer rounds. H200, recurrences of 932,067 steps with one factor in 9
+    columns: 61 us in chunks of 4 rows, 99 in chunks of one.
+
+    Return 0 for elements that longer chunks do not speed up: single numbers, triples of words, and long vectors with
+    items of no more words than in storage.
     """
     fields = (*spec.source.fields, *spec.destination.fields)
     nbytes = spec.source.fields[0].storage_bytes
@@ -407,10 +409,13 @@ def joins_segments_once(spec: ScanSpec) -> bool:
 def has_flagged_pairs(spec: ScanSpec) -> bool:
     """Return True if items are two 32-bit numbers and a head flag, and no neighbours are loaded.
 
-    Their elements are joined once, as in narrow rows, and their tiles are large, since the fold of such items takes
-    long. H200, in 512 x 4 chunks that are joined once, in place of those for pairs without flags: recurrences of 8.4
-    million steps with one factor in rows of 29 and 44,485 38 and 41 us in place of 48 and 51; with a factor for each
-    step in rows of 49 and 88,989 43 and 46 us in place of 49; in 100,000 segments 58 in place of 61.
+    Each chunk of such items is combined once only, as in narrow rows. Their tiles are large, since the fold of all
+    aggregates takes long. H200, recurrences of 8.4 million steps in tiles of 512 x 4 chunks, compared to the tiles
+    for pairs without flags:
+
+    - one factor, rows of 29: 38 us, not 48; rows of 44,485: 41 us, not 51;
+    - a factor for each step, rows of 49: 43 us, not 49; rows of 88,989: 46 us, not 49;
+    - a factor for each step, 100,000 segments: 58 us, not 61.
     """
     words = [field.words for field in spec.element.fields]
     loads_words = all(field.storage_bytes == 4 for field in spec.source.fields)

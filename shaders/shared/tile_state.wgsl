@@ -1,7 +1,7 @@
-{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory. Therefore each word
-    of a post has two parts: the run's epoch and its payload (shared/posts.wgsl). A post is complete when all its words
-    have the epoch. The order of combination is fixed, so all workgroups that post a value post the same bits. So posts
-    may be repeated. -#}
+{#- The memory through which tiles exchange their aggregates and prefixes. Each value in it is called a post. WGSL's
+    atomics are relaxed, so a flag cannot publish other memory. Therefore each word of a post has two parts: the run's
+    epoch and a payload (shared/posts.wgsl). A post is complete when all its words have the epoch of the run. The order
+    of combination is fixed, so several workgroups may write the same post: all of them write the same bits. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, all_tagged, word_seen with context %}
 // ----- Tile state
@@ -73,7 +73,8 @@ fn blocks_of(count: u32) -> u32 {
 }
 
 {% set stride = "BLOCK" if kernel.wide else "1u" %}
-{#- Write and read these words of an item. The others are 0 when it is read. -#}
+{#- Make the functions that write and read a post of an item.
+    numbers: the indices of the words that are posted. The other words of the item that is read are 0. -#}
 {% macro post_functions(name, numbers) %}
 fn write_{{ name }}(at: u32, item: Item) {
     let tag = {{ tag }};
