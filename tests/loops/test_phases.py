@@ -73,3 +73,16 @@ def test_a_phase_outside_its_range_is_refused() -> None:
     for step, init, message in steps:
         with pytest.raises(gs.LoopError, match=message):
             gs.loop_form(step, init, (EIGHTHS, FLAGS))
+
+
+def test_a_phase_from_the_device_may_begin_outside_of_the_range(device: gs.Device) -> None:
+    def step(h: Any, b: Any) -> Any:
+        return np.remainder(h + b, np.float32(4))
+
+    # Quarters are exact, so each result is equal to that of the step.
+    increments = (np.arange(500) % 23 - 9).astype(np.float32) / 4
+    for init in (np.float32(30.25), np.float32(-9.5), np.float32(1.5)):
+        found = gs.loop(step, device.asarray(init), device.asarray(increments))
+        wanted = np.mod(init + np.cumsum(increments), 4).astype(np.float32)
+        np.testing.assert_array_equal(found.ys.numpy(), wanted)
+        np.testing.assert_array_equal(np.asarray(found.carry), wanted[-1])

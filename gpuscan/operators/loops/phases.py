@@ -53,7 +53,9 @@ class PhaseMaps(Composition):
         return [np.where(total <= -modulus, total + modulus, total)]
 
     def start(self, state: Numbers) -> list[Number]:
-        return [state[0] - np.full_like(state[0], self.low)]
+        # The values of an `init` on a device are not known, and may be outside of the range.
+        distance = state[0] - np.full_like(state[0], self.low)
+        return [np.fmod(distance, np.full_like(distance, self.modulus))]
 
     def state(self, numbers: Numbers) -> list[Number]:
         (total,) = numbers
