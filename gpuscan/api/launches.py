@@ -368,11 +368,11 @@ def launchable(
                         numbers = map(_parameter_of, parameters.leaves[first:])
                         if option in integers:
                             is_replaced = _or_integer(is_replaced)
-                        call_arguments[option] = _replace(call_arguments[option], is_replaced, numbers)
+                        call_arguments[option] = replace_leaves(call_arguments[option], is_replaced, numbers)
             if others is not arrays:
                 following = iter(others)
                 call_arguments = {
-                    option: _replace(value, _is_array, following) for option, value in call_arguments.items()
+                    option: replace_leaves(value, is_array, following) for option, value in call_arguments.items()
                 }
             values = list(call_arguments.values())
             rest: dict[Any, Any] = dict(list(call_arguments.items())[len(arguments) :])
@@ -500,22 +500,23 @@ def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:
     return ParameterArray(leaf) if type(leaf.value) is np.ndarray else Parameter(leaf)
 
 
-def _is_array(value: object) -> bool:
+def is_array(value: object) -> bool:
+    """Return True for an array on a device."""
     return isinstance(value, DeviceArray)
 
 
-def _replace(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
-    """Return an argument in which the leaves that meet a condition are replaced by the next of `others`.
+def replace_leaves(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
+    """Return an argument or a result in which the leaves that meet a condition are replaced by the next of `others`.
 
-    The order of the leaves is that of `CallKey`.
+    The leaves are taken depth first, as `CallKey` takes them.
     """
     value_type = type(value)
     if is_replaced(value):
         return next(others)
     if value_type is tuple or value_type is list:
-        return value_type([_replace(part, is_replaced, others) for part in value])
+        return value_type([replace_leaves(part, is_replaced, others) for part in value])
     if value_type is dict:
-        return {name: _replace(part, is_replaced, others) for name, part in value.items()}
+        return {name: replace_leaves(part, is_replaced, others) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return value_type._make([_replace(part, is_replaced, others) for part in value])
+        return value_type._make([replace_leaves(part, is_replaced, others) for part in value])
     return value

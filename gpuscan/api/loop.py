@@ -46,7 +46,7 @@ from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import is_everywhere
-from gpuscan.problem.results import parts_of
+from gpuscan.problem.results import over_arrays, parts_of
 
 Method: TypeAlias = Literal["auto", "sequential", "newton"]
 _METHODS: tuple[str, ...] = get_args(Method)
@@ -219,7 +219,7 @@ def loop(
             carry, ys, _ = _run(f, init, xs, **options)
     if method == "sequential":
         return LoopResult(carry, ys)
-    shaped = xs if isinstance(xs, Array) else _without_contents(xs)
+    shaped = over_arrays(_without_contents, xs)
     return LoopResult(carry, ys, lambda: loop_form(f, init, shaped, axis=axis, reverse=reverse))
 
 
@@ -308,13 +308,11 @@ def _arrays_in(value: object) -> list[Any]:
     return [array for part in parts for array in _arrays_in(part)]
 
 
-def _without_contents(xs: Any) -> Any:
-    """Return arrays of NumPy of the same shapes and dtypes, which take no memory. Others stay."""
-    if type(xs) is np.ndarray:
-        return np.ndarray(xs.shape, xs.dtype, bytes(xs.itemsize), strides=(0,) * xs.ndim)
-    if type(xs) is dict:
-        return {name: _without_contents(part) for name, part in xs.items()}
-    return type(xs)([_without_contents(part) for part in xs]) if type(xs) in (tuple, list) else xs
+def _without_contents(array: Any) -> object:
+    """Return an array of NumPy of the same shape and dtype, which takes no memory. Others stay."""
+    if type(array) is not np.ndarray:
+        return array
+    return np.ndarray(array.shape, array.dtype, bytes(array.itemsize), strides=(0,) * array.ndim)
 
 
 def _in_dtypes_of(carry: Any, init: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
-from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload
+from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload, is_array, replace_leaves
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_together
@@ -94,8 +94,7 @@ def takes_numpy(
                 try:
                     uploads = _upload(device, arrays)
                     for name in moved:
-                        value = given[name]
-                        given[name] = next(uploads) if type(value) is np.ndarray else _replace(value, uploads)
+                        given[name] = replace_leaves(given[name], _is_uploaded, uploads)
                     values = list(given.values())
                     result = function(*values[:count], **dict(list(given.items())[count:]))
                     called = True
@@ -217,22 +216,14 @@ def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
     return iter(copies)
 
 
-def _replace(value: Any, uploads: Iterator[Array]) -> object:
-    """Return an argument with its arrays replaced by the next uploads. The order is that of `_collect`."""
-    kind = type(value)
-    if kind is np.ndarray or is_list_of_numbers(value):
-        return next(uploads)
-    if kind not in _BUNDLES:
-        return value
-    parts = []
-    for part in value.values() if kind is dict else value:
-        parts.append(next(uploads) if type(part) is np.ndarray else _replace(part, uploads))
-    return dict(zip(value, parts, strict=True)) if kind is dict else kind(parts)
-
-
 def is_list_of_numbers(value: Any) -> bool:
     """Return True for a list of Python numbers, which is one array."""
     return type(value) is list and bool(value) and _NUMBERS.issuperset(map(type, value))
+
+
+def _is_uploaded(value: object) -> bool:
+    """Return True for the arrays that `_collect` finds."""
+    return type(value) is np.ndarray or is_list_of_numbers(value)
 
 
 def _has_axes(value: object) -> bool:
@@ -288,7 +279,7 @@ def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> 
             array = array.astype(np.int64)
         # As NumPy does, return a number instead of an array of shape ().
         arrays.append(array if array.shape else array[()])
-    return arrays[0] if leaves and leaves[0] is result else _with_arrays(result, iter(arrays))
+    return replace_leaves(result, is_array, iter(arrays))
 
 
 def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[Any, ...]:
@@ -312,18 +303,6 @@ def _leaves_of(value: Any, into: list[Any]) -> list[Any]:
         elif isinstance(part, _BUNDLES):
             _leaves_of(part, into)
     return into
-
-
-def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
-    """Return a result with its arrays on a device replaced by the next of these arrays, in depth-first order."""
-    if not isinstance(value, _BUNDLES):
-        return next(arrays) if isinstance(value, DeviceArray) else value
-    parts = []
-    for part in value.values() if isinstance(value, dict) else value:
-        parts.append(next(arrays) if isinstance(part, DeviceArray) else _with_arrays(part, arrays))
-    if isinstance(value, dict):
-        return dict(zip(value, parts, strict=True))
-    return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
 
 def _fits(result: object, out: AnyArray) -> bool:

@@ -198,7 +198,7 @@ class KernelText:
         Args:
             word: the expression of one, with ``{0}`` for its number.
             first: the number of the first one.
-            known: the numbers of those that there are, if some are missing. The others are 0.
+            known: the numbers of the words that exist (default: all of them). Any other word is 0.
         """
         numbers = range(first, first + self.kernel.item_words)
         return self._item([word.format(n) if known is None or n in known else "0u" for n in numbers])

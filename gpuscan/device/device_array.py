@@ -296,11 +296,12 @@ def upload_together(context: DeviceContext, arrays: Sequence[AnyArray]) -> list[
     """Return memory on the device with copies of short arrays of NumPy, in C order, outside of a recording."""
     pool, queue, flags = context.pool, context.queue, context.usage
     usage = flags.STORAGE | flags.COPY_SRC | flags.COPY_DST
-    kinds = [(usage, pool.size_of(array.nbytes)) for array in arrays]
+    usages_and_sizes = [(usage, pool.size_of(array.nbytes)) for array in arrays]
     owners = []
     with translate_errors(context):
-        for buffer, array, kind in zip(pool.take_all(kinds), arrays, kinds, strict=True):
-            owners.append(Allocation(pool, buffer, array.nbytes, kind))
+        buffers = pool.take_all(usages_and_sizes)
+        for buffer, array, usage_and_size in zip(buffers, arrays, usages_and_sizes, strict=True):
+            owners.append(Allocation(pool, buffer, array.nbytes, usage_and_size))
             if array.nbytes > TRANSFERS.deferred_upload_bytes:
                 upload(queue, np.ascontiguousarray(array), buffer)
                 continue

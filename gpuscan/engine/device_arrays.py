@@ -180,22 +180,22 @@ def launch_of_kind(
         return compute(seeds)
     arrays: list[DeviceArray] = []
     buffers: list[object] = []
-    places = []
+    layouts = []
     for array in (*problem.leaves, *(out or ())):
         if not isinstance(array, DeviceArray) or array._owner is None:
             return compute(seeds)
         arrays.append(array)
         buffers.append(array.buffer)
         # The first array in the same buffer: whether results overwrite what is read depends on it.
-        places.append((buffers.index(array.buffer), array.offset, array._owner.nbytes, array._strides))
-    kinds = None if seeds is None else [(seed.dtype, seed.shape) for seed in seeds]
+        layouts.append((buffers.index(array.buffer), array.offset, array._owner.nbytes, array._strides))
+    seed_forms = None if seeds is None else tuple([(seed.dtype, seed.shape) for seed in seeds])
 
     def compute_recorded(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
         del given
         return compute(seeds if parameters is None else tuple(map(ParameterArray, parameters.leaves))), None
 
     # The kind has the shapes of the arrays.
-    key = (what, problem.cache_key, problem.keep_last_only, *places, kinds and (*kinds,), *strategy_key(strategy))
+    key = (what, problem.cache_key, problem.keep_last_only, *layouts, seed_forms, *strategy_key(strategy))
     return launch_or_record(arrays[0]._context, key, (), arrays, compute_recorded, None, seeds or (), key)
 
 

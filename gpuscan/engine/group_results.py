@@ -45,14 +45,16 @@ def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
         flat = contiguous(labels)._view_as((labels.size,))
         if flat.dtype == np.bool_:
             flat = flat._view_as(flat.shape, np.uint8)
-        ends = []
-        for op in ("minimum", "maximum"):
-            problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False).as_reduction()
-            ends += launch_of_kind(problem, "auto", lambda _, problem=problem: scan_device(executor, problem))  # type: ignore[misc]
+        ends = [*_launch_reduction(executor, flat, "minimum"), *_launch_reduction(executor, flat, "maximum")]
         size = flat.dtype.itemsize
         byte_ranges = [(end.buffer, end.offset, size) for end in ends]
         least, largest = (int(content.view(flat.dtype)[0]) for content in context.read_and_check(*byte_ranges))
         return (least, largest) if labels.dtype != np.bool_ else (0, min(1, largest))
+
+
+def _launch_reduction(executor: Executor, flat: DeviceArray, op: str) -> list[DeviceArray]:
+    problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False).as_reduction()
+    return launch_of_kind(problem, "auto", lambda _: scan_device(executor, problem))
 
 
 def reduce_groups(
