@@ -104,6 +104,12 @@ def clamp(value: Any, low: Any, high: Any) -> Any:
     return max(low, min(high, value))
 
 
+def forget(state: Any, x: Any) -> Any:
+    if state:
+        state = False
+    return x > 1
+
+
 CASES: dict[str, tuple[str, Any, Any, Any]] = {
     "if": ("affine", lambda n, x: n + 1 if x else 0, I(0), FLAGS),
     "three ways": ("affine", lambda h, x: h + x if x > 1 else (F(0.5) * h if x < -1 else h), F(0), X),
@@ -126,6 +132,7 @@ CASES: dict[str, tuple[str, Any, Any, Any]] = {
     "line and column": ("staged", position, (I(1), I(0)), TEXT),
     "a named tuple": ("extremum", best, Best(F(-1e9), I(0)), (X, np.arange(300, dtype=I))),
     "the median of three": ("affine", lambda c, x: ((x, c[0]), sorted([*c, x])[1]), (F(0), F(0)), X),
+    "a condition without effect": ("affine", forget, np.False_, X),
     "a feedback register": ("bitwise", lambda s, x: (s >> 1) ^ 0xB400 if s & 1 else s >> 1, np.uint32(0xACE1), FLAGS),
 }
 

@@ -418,10 +418,10 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
     Without this, the paths through ``max(low, min(h, high))`` would be joined only at its end, and the inner `min`
     would not be found. Return other choices unchanged.
     """
-    condition = choice.args[0] if choice.op == "select" else choice
-    if condition.op not in COMPARISONS:
+    # A choice between equal numbers is the number itself.
+    if choice.op != "select" or choice.args[0].op not in COMPARISONS:
         return choice
-    _, yes, no = choice.args
+    condition, yes, no = choice.args
     for u, v in (condition.args, condition.args[::-1]):
         for here, there, a, b in ((no, yes, v, u), (yes, no, u, v)):
             # Try whether `here` is f(a) and `there` is f(b).
