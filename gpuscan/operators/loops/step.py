@@ -341,7 +341,7 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
 
             graph.answer = answer
             try:
-                value = _join_values(function(_copy_containers(state), _copy_containers(x)))
+                value = _over_leaves(join_numbers, function(_copy_containers(state), _copy_containers(x)))
             finally:
                 graph.answer = None
             for at in reversed(range(len(given), len(taken))):
@@ -358,14 +358,14 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
     return following
 
 
-def _join_values(value: object) -> Any:
-    """Return a bundle in which each NumPy array of traced numbers is replaced by one traced value."""
+def _over_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return a bundle of new containers with a function applied to each leaf."""
     if isinstance(value, dict):
-        return {key: _join_values(part) for key, part in value.items()}
+        return {key: _over_leaves(function, part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
-        parts = [_join_values(part) for part in value]
+        parts = [_over_leaves(function, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return join_numbers(value)
+    return function(value)
 
 
 def _graph_of(value: Any) -> Graph:
@@ -375,14 +375,9 @@ def _graph_of(value: Any) -> Graph:
     return value.graph
 
 
-def _copy_containers(value: Any) -> Any:
+def _copy_containers(value: object) -> Any:
     """Return a bundle with copies of its dicts and lists, since the function may change them."""
-    if isinstance(value, dict):
-        return {key: _copy_containers(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        parts = [_copy_containers(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return _over_leaves(lambda leaf: leaf, value)
 
 
 def _choose(graph: Graph, condition: Node, yes: Any, no: Any, line: str) -> Any:
