@@ -1,8 +1,8 @@
 """Defer short runs, so that several of them are submitted together, or with the read of their results.
 
-A submission takes longer than a short scan: about 36 us on an H200. So a run waits for others if it is short, if it
-follows others at once, or while the GPU has work. Deferred runs go to the GPU before anything else that is
-submitted to the device, also by a caller's own program, so no one sees the difference.
+A submission takes longer than a short scan: 36 to 150 us on machines with an H200. So runs wait until the GPU needs
+longer for them than their submission takes. Deferred runs go to the GPU before anything else that is submitted to the
+device, also by a caller's own program, so no one sees the difference.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ class DeferringQueue(ABC):
         self._upload_bytes = 0
         # How many times deferred runs could not be submitted.
         self.failures = 0
-        # The time until which the GPU has work, at least, and the time at which the list was full.
-        self._busy_until = 0.0
-        self._last_full = 0.0
+        # What a submission takes here: it falls at once, and grows slowly, since one may be held up by chance.
+        self._submission_seconds = TRANSFERS.submission_seconds
         # Held from the moment at which runs are taken off the list until they are submitted, so that no other
         # submission comes between. A signal handler of the same thread may submit, too.
         self._lock = threading.RLock()
@@ -122,7 +121,6 @@ class DeferringQueue(ABC):
         self._deferred_bytes += nbytes
         if self._is_full():
             self.flush()
-            self._last_full = time.perf_counter()
 
     def write_deferred(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
         """Write whole words to a buffer of the pool after the deferred runs, which may still use it.
@@ -151,13 +149,8 @@ class DeferringQueue(ABC):
         """Return True if the deferred runs are to be submitted now."""
         if self._deferred_runs >= TRANSFERS.deferred_runs:
             return True
-        if self._deferred_bytes <= TRANSFERS.deferred_bytes:
-            return False
-        now = time.perf_counter()
-        if self._busy_until - now > TRANSFERS.submission_seconds:
-            return self._deferred_bytes > TRANSFERS.deferred_bytes_while_busy
-        in_burst = now - self._last_full < TRANSFERS.burst_seconds
-        return not in_burst or self._deferred_bytes > TRANSFERS.deferred_bytes_in_burst
+        seconds = self._deferred_bytes / TRANSFERS.most_bytes_per_second
+        return seconds >= TRANSFERS.deferred_submissions * self._submission_seconds
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
         """Submit the deferred runs and then copies from buffer to buffer, if there are any, in one submission.
@@ -167,6 +160,7 @@ class DeferringQueue(ABC):
         if not self._deferred and not copies:
             return
         with self._lock:
+            start = time.perf_counter()
             uploaded = self._upload_bytes
             if uploaded:
                 assert self._uploads is not None
@@ -182,10 +176,10 @@ class DeferringQueue(ABC):
                 commands = self._finish_encoder(encoder)
                 with defer_interrupts():
                     self._send(commands)
-                    seconds = self._deferred_bytes / TRANSFERS.most_bytes_per_second
-                    self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
                     self._forget(taken, uploaded)
                     taken = 0
+                seconds = time.perf_counter() - start
+                self._submission_seconds = min(seconds, self._submission_seconds * TRANSFERS.submission_growth)
             except Exception:
                 self.failures += 1
                 if taken and copies:

@@ -36,18 +36,17 @@ class Transfers:
     parts_writing_back: int = 1
     # Calls that write results at the same time, each with `max_copy_threads`. Not measured: four fill a bus.
     max_write_backs: int = 4
-    # Runs deferred at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
+    # Runs deferred at most. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
     deferred_runs: int = 16
-    deferred_bytes: int = 64 << 20
-    # Bytes deferred while the GPU works for longer than a submission takes. The time of that work is estimated by the
-    # bytes that a fast GPU reads in a scan, so that it is not overestimated: an H200 scans 134 MB in 75 us.
-    deferred_bytes_while_busy: int = 512 << 20
-    submission_seconds: float = 60e-6
+    # Runs are submitted once the GPU needs this many times as long for them as their submission takes. The GPU's time
+    # is estimated by the bytes that a fast GPU reads in a scan, so that it is not overestimated: an H200 scans 134 MB
+    # in 75 us. H200, eight calls of 134 MB: 1.5, 2 and 3 differ by less than 5 %.
+    deferred_submissions: float = 2.0
     most_bytes_per_second: float = 2e12
-    # Bytes deferred in a burst: if the list was full this short a time before. H200, eight reductions of 134 MB: 68 us
-    # each in place of 100.
-    deferred_bytes_in_burst: int = 192 << 20
-    burst_seconds: float = 200e-6
+    # The first estimate of what a submission takes, and how many times as long the next estimate is at most. H200: 30
+    # us on a quiet machine, 150 us on others. The growth is not measured: chance must not hold many runs back.
+    submission_seconds: float = 60e-6
+    submission_growth: float = 1.25
     # Arrays of up to this many bytes are uploaded with the deferred runs, and the bytes of all of them. Not measured:
     # the CPU copies such an array in less time than a submission takes.
     deferred_upload_bytes: int = 64 << 10

@@ -88,22 +88,7 @@ def test_waits_last_until_the_gpu_is_done(own_device: gs.Device, monkeypatch: py
             assert_same(result.numpy(), np.cumsum(x, dtype=np.uint32))
 
 
-def test_large_runs_are_not_deferred(
-    own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone: dict[str, float] = {"burst_seconds": 0.0, "submission_seconds": 1e9}
-    defer_runs(monkeypatch, deferred_bytes=X.nbytes, **alone)
-    device = device_as_if(own_device, unsafe=True, **TRUSTED)
-    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
-    assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"), 6)[2:] in (
-        [0, 1, 0, 1],
-        [1, 0, 1, 0],
-    )
-    defer_runs(monkeypatch, deferred_bytes=X.nbytes - 1, **alone)
-    assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"))[1:] == [1, 1, 1]
-
-
-def test_large_runs_are_deferred_in_bursts_and_while_the_gpu_has_work(
+def test_runs_are_deferred_until_they_take_longer_than_their_submission(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = device_as_if(own_device, unsafe=True, **TRUSTED)
@@ -112,19 +97,19 @@ def test_large_runs_are_deferred_in_bursts_and_while_the_gpu_has_work(
     def scan() -> None:
         gs.scan(source, out=result, strategy="fallback")
 
-    scan()
-    device.synchronize()
-    in_pairs = ([0, 1, 0, 1], [1, 0, 1, 0])
-    defer_runs(
-        monkeypatch, deferred_bytes=0, deferred_bytes_in_burst=X.nbytes, burst_seconds=1e9, submission_seconds=1e9
-    )
-    assert steps(submissions, scan, 6)[2:] in in_pairs
-    device.synchronize()
-    defer_runs(
-        monkeypatch, deferred_bytes=0, deferred_bytes_while_busy=X.nbytes, most_bytes_per_second=1.0, burst_seconds=0.0
-    )
-    assert steps(submissions, scan, 6)[2:] in in_pairs
+    # A GPU that needs a second for each scan, and one that needs no time.
+    defer_runs(monkeypatch, most_bytes_per_second=float(X.nbytes))
+    assert steps(submissions, scan)[1:] == [1, 1, 1]
+    defer_runs(monkeypatch, most_bytes_per_second=1e30)
+    assert steps(submissions, scan) == [0, 0, 0, 0]
     assert_same(result.numpy(), np.cumsum(X, dtype=np.uint32))
+    # The estimate follows the submissions of this machine, also to more than the first estimate.
+    queue = queue_of(own_device)
+    queue._submission_seconds = 1e-9
+    for _ in range(4):
+        scan()
+        device.synchronize()
+    assert 1e-9 < queue._submission_seconds < 1e-3
 
 
 def test_a_deferred_report_tells_of_a_timeout(
