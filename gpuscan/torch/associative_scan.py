@@ -15,7 +15,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_dim, check_tensors
 from gpuscan.torch.torch_steps import scan_tensors
 from gpuscan.torch.traced_function import check_results, trace_row_operator
@@ -155,9 +155,6 @@ class _Scan(TensorScan):
 
     # ----- By PyTorch
 
-    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        return reverse_derivative(self._by_torch, tensors, grads)
-
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the second half of a scan of the tensors and their derivatives, or what PyTorch computes."""
         count = len(tensors)
@@ -171,7 +168,7 @@ class _Scan(TensorScan):
             values_and_rates = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
         except OperatorError:
             # An operation of the derivative has no form in a kernel.
-            return forward_derivative(self._by_torch, tensors, tangents)
+            return super().tangents(tensors, tangents)
         return list(values_and_rates[count:])
 
     def _combine_leaves(self, *leaves: Tensor) -> tuple[Tensor, ...]:
@@ -186,8 +183,7 @@ class _Scan(TensorScan):
             flat = torch.func.vmap(flat)
         return flat(*leaves)
 
-    def _by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return the results by operations of PyTorch."""
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         axis = self.lead + self.axis
         combine = torch.func.vmap(self._combine_leaves, axis, axis)
         flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)

@@ -13,7 +13,7 @@ from torch import Tensor  # noqa: TID253
 from gpuscan.api import linear_attention as attention
 from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
+from gpuscan.torch.operations import TensorScan, handle_of, run
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -193,14 +193,7 @@ class _Attention(TensorScan):
         state = flat.pop() if self.has_state else None
         return flat, state, "numpy" if wide else None
 
-    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        return reverse_derivative(self._by_steps, tensors, grads)
-
-    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
-        return forward_derivative(self._by_steps, tensors, tangents)
-
-    def _by_steps(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the results by operations that have derivatives of all orders."""
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         like_o, like_last = self.like_results(tensors)
         # Time first, and a column of keys by a row of values.
         q, k, v, g, *others = (tensor.to(like_last.dtype) for tensor in tensors)

@@ -53,14 +53,17 @@ class TensorScan(ABC):
         """Return the gradients of the first `real_count` arrays; None if they cannot be had by a scan."""
 
     @abstractmethod
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the results by operations of PyTorch, which have derivatives of all orders."""
+
     def differentiable_gradients(self, tensors: Tensors, grads: Tensors) -> Tensors:
         """Return the gradients of the first `real_count` tensors, computed by operations that have gradients.
 
         Raises:
             OperatorError: this scan has none.
         """
+        return reverse_derivative(self.by_torch, tensors, grads)
 
-    @abstractmethod
     def tangents(self, tensors: Tensors, tangents: Tensors) -> Tensors:
         """Return the forward-mode derivatives of the results.
 
@@ -71,6 +74,7 @@ class TensorScan(ABC):
         Raises:
             OperatorError: this scan has none.
         """
+        return forward_derivative(self.by_torch, tensors, tangents)
 
     def map_over_batch(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
         """Return the scan of all examples of a batch at once, and its tensors.
@@ -111,7 +115,7 @@ def forward_derivative(
     return of_results
 
 
-def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Tensors) -> Tensors:
+def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Sequence[Tensor | None]) -> Tensors:
     """Return the gradient of a function, by PyTorch, which has derivatives of its own.
 
     Args:
@@ -192,25 +196,19 @@ class _Gradients(torch.autograd.Function):
         # The results count as a function of the tensors, so they have no gradient of their own.
         scan: TensorScan = ctx.scan
         tensors, results, grads = _parts(scan, ctx.saved_tensors)
-        real, others = tensors[: scan.real_count], tensors[scan.real_count :]
-
-        def gradients(*given: Tensor) -> tuple[Tensor, ...]:
-            return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
-
-        of_tensors = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
-        return None, *of_tensors[: len(real)], *[None] * (len(others) + len(results)), *of_tensors[len(real) :]
+        count, others = scan.real_count, tensors[scan.real_count :]
+        of_given = reverse_derivative(_gradient_function(scan, others), [*tensors[:count], *grads], weights)
+        return None, *of_given[:count], *[None] * (len(others) + len(results)), *of_given[count:]
 
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
         scan: TensorScan = ctx.scan
         tensors, _, grads = _parts(scan, ctx.saved_tensors)
         of_tensors, _, of_grads = _parts(scan, tangents)
-        real, others = tensors[: scan.real_count], tensors[scan.real_count :]
-
-        def gradients(*given: Tensor) -> tuple[Tensor, ...]:
-            return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
-
-        return forward_derivative(gradients, [*real, *grads], [*of_tensors[: len(real)], *of_grads])
+        count, others = scan.real_count, tensors[scan.real_count :]
+        return forward_derivative(
+            _gradient_function(scan, others), [*tensors[:count], *grads], [*of_tensors[:count], *of_grads]
+        )
 
     @staticmethod
     def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *given: Tensor) -> tuple[Tensors, Dims]:
@@ -222,6 +220,19 @@ class _Gradients(torch.autograd.Function):
         ]
         of_tensors = apply_function(_Gradients, mapped, *tensors, *others)
         return of_tensors, (0,) * len(of_tensors)
+
+
+def _gradient_function(scan: TensorScan, others: Tensors) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the gradients of a scan as a function of the tensors that have them, and then of the results' gradients.
+
+    `others` are the tensors without gradients.
+    """
+
+    def gradients(*given: Tensor) -> tuple[Tensor, ...]:
+        count = scan.real_count
+        return tuple(scan.differentiable_gradients([*given[:count], *others], given[count:]))
+
+    return gradients
 
 
 def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]:

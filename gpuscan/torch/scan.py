@@ -22,7 +22,7 @@ from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
 from gpuscan.torch.tensors import check_tensors, numpy_dtype, tensor_of
 from gpuscan.torch.torch_steps import scan_with_options
 
@@ -309,11 +309,7 @@ class OperatorScan(TensorScan):
         """Return the gradients: of a sum a sum in the other direction, of others by PyTorch."""
         if not self._is_sum:
             with self._translate_errors("a derivative of its gradient"):
-                real, cuts = tensors[: self.real_count], self._cuts(tensors)
-                of_tensors: Sequence[Tensor] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](
-                    tuple(grads)
-                )
-                return of_tensors
+                return reverse_derivative(*self._real_function(tensors), grads)
         (grad,) = grads
         back = replace(self, reverse=not self.reverse, seeded=False)
         sums = run(back, [grad, *self._cuts(tensors)])
@@ -325,8 +321,7 @@ class OperatorScan(TensorScan):
         """Return the derivatives: of a sum the sum of the derivatives, of others by PyTorch."""
         if not self._is_sum:
             with self._translate_errors("a forward-mode derivative"):
-                real, cuts = tensors[: self.real_count], self._cuts(tensors)
-                return forward_derivative(lambda *real: self._by_torch(real, cuts), real, tangents)
+                return forward_derivative(*self._real_function(tensors), tangents)
         pairs = zip(tensors, tangents, strict=False)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in pairs]
         return run(self, [*rates, *self._cuts(tensors)])
@@ -335,9 +330,13 @@ class OperatorScan(TensorScan):
     def _is_sum(self) -> bool:
         return resolve(self.op) is resolve("add")
 
-    def _by_torch(self, tensors: Sequence[Tensor], cuts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return the results by operations of PyTorch."""
-        operator, x = resolve(self.op), tensors[: self.result_count]
+    def _real_function(self, tensors: Sequence[Tensor]) -> tuple[Callable[..., tuple[Tensor, ...]], Sequence[Tensor]]:
+        """Return the scan by PyTorch as a function of the tensors that have derivatives, and these tensors."""
+        cuts = self._cuts(tensors)
+        return lambda *real: self.by_torch(*real, *cuts), tensors[: self.real_count]
+
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        operator, x, cuts = resolve(self.op), tensors[: self.result_count], self._cuts(tensors)
         function = _OF_TORCH.get(operator.name, operator) if operator.kinds is not None else operator
 
         def combine(*leaves: Tensor) -> list[Tensor]:
@@ -362,7 +361,7 @@ class OperatorScan(TensorScan):
                 axis,
                 rank=rank,
                 reverse=self.reverse,
-                starts=tensors[self.result_count :] if self.seeded else None,
+                starts=tensors[self.result_count : self.real_count] if self.seeded else None,
                 labels=labels,
                 identity=identity,
             )

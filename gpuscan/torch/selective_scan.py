@@ -16,7 +16,7 @@ from gpuscan.api.selective_states import STATES, TIME
 from gpuscan.api.state_space import check_scan_shapes, check_update_shapes
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
+from gpuscan.torch.operations import TensorScan, handle_of, run
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -142,14 +142,8 @@ class _SelectiveScan(TensorScan):
     ) -> Sequence[AnyArray]:
         return SelectiveScan(*arrays, softplus=self.softplus).gradients(*grads)
 
-    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        return reverse_derivative(self._by_recurrence, tensors, grads)
-
-    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
-        return forward_derivative(self._by_recurrence, tensors, tangents)
-
-    def _by_recurrence(self, u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the results by operations that have derivatives of all orders."""
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        u, dt, decays, b, c = tensors
         steps = softplus(dt) if self.softplus else dt
         gates, inputs = torch.broadcast_tensors(torch.exp(steps * decays), (steps * u * b).to(decays.dtype))
         h = linear_recurrence(gates, inputs, axis=TIME)

@@ -129,7 +129,7 @@ def row_function(
     Raises:
         OperatorError: the function closes over a tensor that requires a gradient.
     """
-    tensors = [_fill_tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    tensors = [torch.ones(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     count = len(tensors)
 
     def flat(*leaves: Tensor) -> list[Tensor]:
@@ -167,7 +167,7 @@ def array_step(
     """
     count = len(carry)
     tensors = [
-        _fill_tensor(shape, dtype)
+        torch.ones(shape, dtype=dtype)
         for shapes, own in zip((carry, xs), dtypes, strict=True)
         for shape, dtype in zip(shapes, own, strict=True)
     ]
@@ -281,11 +281,6 @@ def _detaches(node: Node) -> bool:
     """Return True if a node stands for ``tensor.detach()``, which is traced as an alias."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.name in ("aten::detach", "aten::alias")
-
-
-def _fill_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return a tensor of positive numbers, for which no function branches."""
-    return torch.ones(shape, dtype=dtype)
 
 
 def _run(graph: Graph, value_of: dict[Node, object], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
