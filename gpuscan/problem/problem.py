@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from typing import TypedDict
 
 import numpy as np
@@ -32,7 +31,7 @@ from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.loop_steps import LoopSteps
 from gpuscan.problem.results import own_axes
-from gpuscan.problem.segments import Heads, Keys, heads_of
+from gpuscan.problem.segments import Heads, Keys, RowsAlongAxis, heads_of
 
 
 class ReductionOptions(TypedDict, total=False):
@@ -58,7 +57,7 @@ class ProblemOptions(ReductionOptions, total=False):
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(RowsAlongAxis):
     """A scan that a user asked for, in normal form.
 
     Attributes:
@@ -229,21 +228,6 @@ class Problem:
         return 1 in self.field_offsets and not self.row_ends
 
     @cached_property
-    def row_length(self) -> int:
-        """The number of elements in a row."""
-        return self.shape[self.axis]
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows."""
-        return prod(s for i, s in enumerate(self.shape) if i != self.axis)
-
-    @cached_property
-    def size(self) -> int:
-        """The number of elements in all rows together."""
-        return self.rows * self.row_length
-
-    @cached_property
     def empty(self) -> bool:
         """True if there is nothing to compute: no elements, or elements without numbers."""
         return self.size == 0 or self.element.storage_bytes == 0
@@ -282,11 +266,6 @@ class Problem:
     def segmented(self) -> bool:
         """True if the scan restarts anywhere: at a row or at a segment."""
         return self.rows > 1 or self.heads is not None
-
-    @cached_property
-    def inner(self) -> int:
-        """The number of rows with interleaved elements: the product of the axes after the scanned one."""
-        return prod(self.shape[self.axis + 1 :])
 
     def with_rows_together(self, leaves: Iterable[Leaf]) -> Problem:
         """Return the same problem on arrays (rows, row_length, *element shape); see `by_rows`.

@@ -65,8 +65,40 @@ class Marks:
 Cut = Offsets | Keys | Marks
 
 
+class RowsAlongAxis:
+    """Count the rows of an array of a shape along one of its axes.
+
+    Attributes:
+        shape: the array's shape, without the axes that belong to the element.
+        axis: the axis that the rows go along.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+
+    @cached_property
+    def row_length(self) -> int:
+        """The number of elements in a row."""
+        return self.shape[self.axis]
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows."""
+        return prod(n for i, n in enumerate(self.shape) if i != self.axis)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of elements in all rows together."""
+        return self.rows * self.row_length
+
+    @cached_property
+    def inner(self) -> int:
+        """The number of rows with interleaved elements: the product of the axes after the scanned one."""
+        return prod(self.shape[self.axis + 1 :])
+
+
 @dataclass(frozen=True)
-class Heads:
+class Heads(RowsAlongAxis):
     """The heads of the segments of an array's rows. The first element of a row is a head, except among `Marks`.
 
     Attributes:
@@ -89,26 +121,6 @@ class Heads:
             _check_order(self.cut.array)
         elif not self.size:
             check_offsets(np.asarray(self.cut.array), self.row_length)
-
-    @cached_property
-    def row_length(self) -> int:
-        """The number of elements in a row."""
-        return self.shape[self.axis]
-
-    @cached_property
-    def size(self) -> int:
-        """The number of elements in all rows."""
-        return prod(self.shape)
-
-    @cached_property
-    def inner(self) -> int:
-        """The number of rows with interleaved elements."""
-        return prod(self.shape[self.axis + 1 :])
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows."""
-        return prod(n for i, n in enumerate(self.shape) if i != self.axis)
 
     @cached_property
     def cuts_rows_alike(self) -> bool:
