@@ -29,40 +29,27 @@ def number_at(array: str, scalar: Scalar, at: str, native_int64: bool) -> str:
 
 
 @dataclass(frozen=True)
-class ElementwiseText:
-    """One shader: a function of one number of each array. Equal ones have equal text.
+class _FunctionText:
+    """A shader of one function of numbers: what the templates of scan kernels call a specification and a kernel.
 
     Attributes:
         code: the function, ``fn apply(x: Arguments) -> Result``.
-        source: the numbers that the function takes, one of each array.
-        used: the arrays that it reads.
-        rank: the axes of the arrays, with those joined that are neighbours in all of them.
+        source: the numbers that the function takes.
+        used: the numbers that it reads.
         native_int64: True if WGSL has 64-bit integers on the device.
         packs_halves: True if WGSL's packing of 16-bit floats is exact.
-        aliases: for each array that is read, the result that is the same array, or None.
-        vectors: for each array that is read, True if its elements are neighbours, so that chunks are loaded as vectors.
     """
 
     code: Code
     source: Element
     used: tuple[int, ...]
-    rank: int
     native_int64: bool
     packs_halves: bool
-    aliases: tuple[int | None, ...]
-    vectors: tuple[bool, ...]
-
-    # ----- What the templates of scan kernels call a specification and a kernel
 
     @property
     def captured_functions(self) -> tuple[tuple[str, Code], ...]:
         """The function if it reads captured constants; see shaders/shared/captured.wgsl."""
         return (("apply", self.code),) if self.code.captured else ()
-
-    def binding_of(self, name: str) -> int:
-        """Return the binding of the captured constants: after the call, the sources and the destinations."""
-        assert name == "captured"
-        return 1 + len(self.bound) + len(self.code.result.fields)
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -70,16 +57,42 @@ class ElementwiseText:
         return self.code.helpers
 
     @property
+    def sources(self) -> list[Field]:
+        """The numbers that the function reads, as fields of its argument."""
+        return [self.source.fields[index] for index in self.used]
+
+    def type_of(self, field: Field) -> str:
+        """Return the WGSL type of a field in compute form."""
+        return field.wgsl(self.native_int64)
+
+
+@dataclass(frozen=True)
+class ElementwiseText(_FunctionText):
+    """One shader: a function of one number of each array. Equal ones have equal text.
+
+    Attributes:
+        source: the numbers that the function takes, one of each array.
+        used: the arrays that it reads.
+        rank: the axes of the arrays, with those joined that are neighbours in all of them.
+        aliases: for each array that is read, the result that is the same array, or None.
+        vectors: for each array that is read, True if its elements are neighbours, so that chunks are loaded as vectors.
+    """
+
+    rank: int
+    aliases: tuple[int | None, ...]
+    vectors: tuple[bool, ...]
+
+    def binding_of(self, name: str) -> int:
+        """Return the binding of the captured constants: after the call, the sources and the destinations."""
+        assert name == "captured"
+        return 1 + len(self.bound) + len(self.code.result.fields)
+
+    @property
     def float_conversions(self) -> tuple[str, ...]:
         """The conversions of 16-bit floats that loads and stores call."""
         return conversions_of(self.sources, self.code.result.fields)
 
     # ----- Types
-
-    @property
-    def sources(self) -> list[Field]:
-        """The fields of the arrays that are read."""
-        return [self.source.fields[index] for index in self.used]
 
     @cached_property
     def chunk(self) -> int:
@@ -102,10 +115,6 @@ class ElementwiseText:
         """Return the same for an array that is read."""
         field = self.source.fields[index]
         return self.array_type(field) if self.vectors[self.used.index(index)] else "u32"
-
-    def type_of(self, field: Field) -> str:
-        """Return the WGSL type of a field in compute form."""
-        return field.wgsl(self.native_int64)
 
     # ----- Loads and stores
 
@@ -160,7 +169,7 @@ class ElementwiseText:
 
 
 @dataclass(frozen=True)
-class LoopText:
+class LoopText(_FunctionText):
     """The text of one shader: a loop of steps along rows, which keeps the numbers of the carry from step to step.
 
     Equal objects have equal text.
@@ -169,34 +178,13 @@ class LoopText:
         code: the step, ``fn apply(x: Arguments) -> Result``. It takes the numbers of the carry and of x, and returns
             the numbers of the next carry and of y.
         source: the numbers that the step takes: first all numbers of the carry, then all numbers of x.
-        used: the numbers that it reads.
         states: the kinds of number of the carry.
         xs, ys: for each number of x and of y its array, its place in an element, and the numbers of an element.
-        native_int64, packs_halves: as in `ElementwiseText`.
     """
 
-    code: Code
-    source: Element
-    used: tuple[int, ...]
     states: tuple[Scalar, ...]
     xs: tuple[tuple[int, int, int], ...]
     ys: tuple[tuple[int, int, int], ...]
-    native_int64: bool
-    packs_halves: bool
-
-    @property
-    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
-        """The step if it reads captured constants; see shaders/shared/captured.wgsl."""
-        return (("apply", self.code),) if self.code.captured else ()
-
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        """The functions of shaders/shared/arithmetic.wgsl that the step calls."""
-        return self.code.helpers
-
-    def type_of(self, field: Field) -> str:
-        """Return the WGSL type of a field in compute form."""
-        return field.wgsl(self.native_int64)
 
     def binding_of(self, name: str) -> int:
         """Return the binding of the captured constants: after the call, the carries, the sources and the results."""
@@ -219,11 +207,6 @@ class LoopText:
         """The conversions of 16-bit floats that loads and stores call."""
         fields = [Field("", scalar) for scalar in self.states]
         return conversions_of([*self.source.fields, *fields], fields)
-
-    @property
-    def sources(self) -> list[Field]:
-        """The numbers that the step reads, as fields of its argument."""
-        return [self.source.fields[index] for index in self.used]
 
     def load_number(self, index: int) -> str:
         """Return a number that the step reads at the place ``at``."""

@@ -106,7 +106,7 @@ def map_elements(
         ]
         capabilities = context.capabilities
         text = ElementwiseText(
-            code, function.source, used, 1, capabilities.native_int64, capabilities.packs_halves, tuple(aliases), ()
+            code, function.source, used, capabilities.native_int64, capabilities.packs_halves, 1, tuple(aliases), ()
         )
         run = _join_run_axes(context, _Run(text, views, (), targets, aliases), shape)
         for start, count in spans(prod(shape), _piece_length(context, run, prod(shape))):

@@ -74,11 +74,11 @@ def run_loop(
             code,
             step.source,
             used,
+            capabilities.native_int64,
+            capabilities.packs_halves,
             tuple(states),
             tuple(inputs),
             tuple(results),
-            capabilities.native_int64,
-            capabilities.packs_halves,
         )
         carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
         given = [xs[index] for index in text.read]
