@@ -23,7 +23,6 @@ from gpuscan.elements import (
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
-from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate
 from gpuscan.operators.trace import Map
 from gpuscan.operators.traced_array import Number
@@ -333,25 +332,26 @@ def scan_spec(
     Raises:
         OperatorError: the operator or a map cannot become WGSL.
     """
-    native, fixed = capabilities.native_int64, problem.everywhere
+    native, options = capabilities.native_int64, {"captures": captures, "fixed": problem.everywhere}
     before = after = None
-    if problem.before is not None and problem.indexed:
-        argument = with_index(problem.source, problem.row_length)
-        before = _map_code(problem.before, argument, "before", "Indexed", "Element", native, captures, fixed)
-    elif problem.before is not None:
-        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures, fixed)
-    if problem.after is not None and not problem.passes_neighbour:
-        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures, fixed)
-    elif problem.after is not None:
-        argument = bundle_of((*problem.element.fields, *problem.seed_element.fields))
-        after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures, fixed)
+    if problem.before is not None:
+        argument = with_index(problem.source, problem.row_length) if problem.indexed else problem.source
+        kind = "Indexed" if problem.indexed else "Source"
+        before = _map_code(
+            problem.before, argument, "before", native, argument_type=kind, result_type="Element", **options
+        )
+    if problem.after is not None:
+        neighbour = problem.seed_element.fields if problem.passes_neighbour else ()
+        argument = bundle_of((*problem.element.fields, *neighbour)) if neighbour else problem.element
+        kind = "Stored" if neighbour else "Element"
+        after = _map_code(problem.after, argument, "after", native, argument_type=kind, result_type="Result", **options)
     inner = problem.inner if scans_columns(problem) else 1
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
         operator_name=problem.operator.name,
-        combine=_combine_code(problem.operator, problem.element, native, captures, fixed),
+        combine=_combine_code(problem.operator, problem.element, native, **options),
         before=before,
         after=after,
         rows=problem.rows,
@@ -380,7 +380,7 @@ def scan_spec(
         spec = replace(spec, steps=None)
     if problem.everywhere:
         return replace(spec, combine=replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None))
-    return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
+    return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, **options)))
 
 
 def takes_steps(problem: Problem) -> bool:
@@ -403,7 +403,15 @@ def _step_codes(problem: Problem, native: bool, captures: bool) -> StepCodes:
     def code(function: Map | None, name: str, argument: str, result: str) -> Code | None:
         if function is None:
             return None
-        return _map_code(function, function.source, f"loop_{name}", argument, result, native, captures)
+        return _map_code(
+            function,
+            function.source,
+            f"loop_{name}",
+            native,
+            argument_type=argument,
+            result_type=result,
+            captures=captures,
+        )
 
     state, take = code(steps.state, "state", "Element", "LoopState"), code(steps.take, "take", "Stepped", "LoopState")
     finish = code(steps.finish, "finish", "Stepped", "Result")
@@ -425,28 +433,8 @@ def scans_columns(problem: Problem) -> bool:
     return not problem.everywhere and problem.inner != 1
 
 
-@lru_cache(maxsize=256)
-def _combine_code(
-    operator: Operator, element: Element, native_int64: bool, captures: bool, fixed: bool = False
-) -> Code:
-    return combine_code(operator, element, native_int64, captures=captures, fixed=fixed)
-
-
-@lru_cache(maxsize=256)
-def _map_code(
-    function: Callable[..., object], element: Element, name: str, argument: str, result: str, native_int64: bool,
-    captures: bool, fixed: bool = False,
-) -> Code:  # fmt: skip
-    return map_code(
-        function,
-        element,
-        name,
-        native_int64,
-        argument_type=argument,
-        result_type=result,
-        captures=captures,
-        fixed=fixed,
-    )
+_combine_code = lru_cache(maxsize=256)(combine_code)
+_map_code = lru_cache(maxsize=256)(map_code)
 
 
 # ----- Narrow integers
@@ -522,9 +510,9 @@ def _extrema(float_name: str) -> dict[tuple[Code, Element], tuple[Element, Code,
             bits = order ^ ((order >> 31) & magnitude)
             return bits.astype(np.int16) if upper else bits
 
-        extrema[_combine_code(BUILTINS[name], floats, True, False), floats] = (
+        extrema[_combine_code(BUILTINS[name], floats, True), floats] = (
             stored,
-            _combine_code(BUILTINS[of_integers], int32, True, False),
+            _combine_code(BUILTINS[of_integers], int32, True),
             map_code(to_order, stored, "before", True, argument_type="Source", result_type="Element"),
             map_code(bits_at, int32, "after", True, argument_type="Element", result_type="Result"),
         )
