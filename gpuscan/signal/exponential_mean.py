@@ -185,16 +185,24 @@ def _mean(element: Fields) -> AnyArray:
 
 
 def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
-    step = decay if alpha == 0.5 else decay / alpha
+    return make_recursive(decay, decay if alpha == 0.5 else decay / alpha, 2)
 
-    def recursive(x: AnyArray) -> Fields:
+
+def make_recursive(decay: Number, step: Number, later: int) -> Callable[[AnyArray], Fields]:
+    """Return the function that makes an element of each sample.
+
+    Args:
+        decay: the decay for each sample.
+        step: the decay up to the sample, divided by alpha.
+        later: the number of fields that describe the later numbers of an interval. A sample has none.
+    """
+
+    def make_element(x: AnyArray) -> Fields:
         some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
-        return (
-            *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step)),
-            *(one, zero, zero, np.where(some, one, np.full_like(x, decay))),
-        )
+        first = np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step), one
+        return (*first, *[zero] * later, np.where(some, one, np.full_like(x, decay)))
 
-    return recursive
+    return make_element
 
 
 def _recursion(half: bool) -> Operator:

@@ -11,7 +11,7 @@ from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.exponential_mean import make_weighted_mean, real_signal, smoothing_factor
+from gpuscan.signal.exponential_mean import make_recursive, make_weighted_mean, real_signal, smoothing_factor
 from gpuscan.signal.signals import Fields, Number
 
 
@@ -150,17 +150,7 @@ def _make_adjusted_variance(biased: bool) -> Callable[[Fields], AnyArray]:
 
 
 def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
-    step = decay / alpha
-
-    def recursive(x: AnyArray) -> Fields:
-        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
-        return (
-            *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step), one),
-            *(zero, zero, zero, zero),
-            np.where(some, one, np.full_like(x, decay)),
-        )
-
-    return recursive
+    return make_recursive(decay, decay / alpha, 4)
 
 
 @operator(name="recursive variance")
