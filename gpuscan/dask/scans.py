@@ -214,11 +214,16 @@ def scan_in_one_block(
     whole = over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
     call = call_of(whole, op, axis, dtype, exclusive=exclusive, reverse=reverse, before=before, after=after)
     call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
-    like = call.structure.build_bundle(
-        [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
-    )
     work = call.work
-    make_problem(like, op, axis=call.axis, dtype=dtype, reproducible=EVERYWHERE, before=work.before, after=work.after)
+    make_problem(
+        call.without_elements(),
+        op,
+        axis=call.axis,
+        dtype=dtype,
+        reproducible=EVERYWHERE,
+        before=work.before,
+        after=work.after,
+    )
     call, seeds = with_initial(call, initial)
     results = scan_by_totals(call, seeds)
     chunks = arrays[0].chunks[: call.ndim]
@@ -230,10 +235,7 @@ def _twin(array: da.Array) -> da.Array:
 
     `dask.graph_manipulation.clone` does the same, but as of dask 2026.8 it leaves keys inside tasks as they are.
     """
-    graph = dict(array.dask)
-    tasks = convert_legacy_graph(graph)
-    # What else there is are futures of a cluster, which are computed already.
-    futures = {key: value for key, value in graph.items() if key not in tasks}
+    tasks, futures = _tasks_and_futures(dict(array.dask))
     if any(key in futures for key in flatten(array.__dask_keys__())):
         return array
     names = {key: clone_key(key, "gpuscan") for key in tasks}
@@ -241,6 +243,12 @@ def _twin(array: da.Array) -> da.Array:
     name = clone_key(array.name, "gpuscan")
     whole = HighLevelGraph.from_collections(name, twins | futures)
     return da.Array(whole, name, array.chunks, meta=array._meta)
+
+
+def _tasks_and_futures(graph: Graph) -> tuple[dict[Hashable, GraphNode], Graph]:
+    """Return the tasks of a graph, and its futures of a cluster, which are computed already."""
+    tasks = convert_legacy_graph(graph)
+    return tasks, {key: value for key, value in graph.items() if key not in tasks}
 
 
 def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) -> object:
@@ -373,9 +381,7 @@ def waiting_graph(
         carries: the key of the carry that each of the last blocks waits for. The blocks before do not wait.
     """
     graph = {key: task for array in arrays for key, task in dict(array.dask).items()}
-    tasks = convert_legacy_graph(graph)
-    # What else there is are futures of a cluster, which are computed already.
-    futures = {key: task for key, task in graph.items() if key not in tasks}
+    tasks, futures = _tasks_and_futures(graph)
     first = _first_blocks(tasks, blocks)
     names = {key: clone_key(key, name) for key in first}
     twins: Graph = {}
@@ -450,6 +456,10 @@ class Call:
         own = (self.arrays if arrays is None else arrays)[number].ndim - self.ndim
         return (*self.lead, *(self.ndim + 100 * (number + 1) + i for i in range(own)))
 
+    def without_elements(self) -> object:
+        """Return NumPy arrays like those of the call, without elements, in a bundle."""
+        return _without_elements(self.structure, self.arrays, self.ndim)
+
     def without_axis(self, values: Sequence[T]) -> tuple[T, ...]:
         """Return what belongs to the axes other than the scanned one."""
         return tuple(value for i, value in enumerate(values) if i != self.axis)
@@ -505,7 +515,7 @@ def call_of(
             after=after,
         )
     # Scans of empty arrays on NumPy show the dtypes of what is combined, and of the results.
-    empty = structure.build_bundle([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
+    empty = _without_elements(structure, like, ndim)
     options: dict[str, Any] = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
     combined, elements = structure_of(gpuscan.scan(empty, op, **options))
     returned, results = (
@@ -518,6 +528,10 @@ def call_of(
         pairs = [part for number, array in enumerate(arrays) for part in (array, call.indices(number))]
         call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
     return call
+
+
+def _without_elements(structure: Structure, arrays: Sequence[da.Array | AnyArray], ndim: int) -> object:
+    return structure.build_bundle([np.empty((0,) * ndim + array.shape[ndim:], array.dtype) for array in arrays])
 
 
 def _apply_to_pair(function: Mapped, pair: Sequence[object]) -> object:
@@ -576,10 +590,9 @@ def with_initial(call: Call, initial: object) -> tuple[Call, tuple[da.Array, ...
         ValueError, TypeError: it does not fit; or an exclusive scan has neither this nor an identity.
     """
     work = call.work
-    like = call.structure.build_bundle(
-        [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
+    check = partial(
+        make_problem, call.without_elements(), work.op, axis=call.axis, dtype=work.dtype, before=work.before
     )
-    check = partial(make_problem, like, work.op, axis=call.axis, dtype=work.dtype, before=work.before)
     if initial is None:
         check(exclusive=work.exclusive)
         return call, ()
