@@ -394,7 +394,7 @@ def check_fits(value: object, scalar: Scalar) -> None:
 def is_weak(value: object) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     if type(value) is Parameter:
-        return type(value) is Parameter and value.number_type in (float, complex)
+        return value.number_type in (float, complex)
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
 
 
@@ -447,6 +447,11 @@ def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
     value = reveal(value)
     dtype = np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
+
+
+def common_dtype(operands: Sequence[type | AnyDType]) -> AnyDType:
+    """Return the dtype that NumPy promotes operands to, given as `dtype_or_type` returns them."""
+    return np.result_type(*(operand(0) if isinstance(operand, type) else operand for operand in operands))
 
 
 def is_exact_constant(value: object) -> bool:
@@ -504,9 +509,7 @@ def join_numbers(value: object) -> object:
     if not traced:
         return value
     graph = traced[0].graph
-    dtype = np.result_type(
-        *(item(0) if isinstance(item, type) else item for item in (dtype_or_type(number, traced) for number in numbers))
-    )
+    dtype = common_dtype([dtype_or_type(number, traced) for number in numbers])
     nodes = np.empty(len(numbers), dtype=object)
     for index, number in enumerate(numbers):
         nodes[index] = operand(graph, number, find_scalar(dtype))[()]

@@ -21,6 +21,7 @@ from gpuscan.operators.traced_array import (
     broadcast_check,
     call_ufunc,
     check_float64,
+    common_dtype,
     constant,
     dtype_or_type,
     elementwise,
@@ -58,8 +59,7 @@ def common_nodes(name: str, values: Sequence[object], *, aligned: bool = True) -
     if aligned or not traced[0].graph.whole:
         broadcast_check(name, traced)
     dtypes = [dtype_or_type(value, traced) for value in values]
-    placeholders = [operand_type(0) if isinstance(operand_type, type) else operand_type for operand_type in dtypes]
-    dtype = np.result_type(*placeholders)
+    dtype = common_dtype(dtypes)
     check_float64(name, dtypes, [dtype], traced)
     scalar = find_scalar(dtype)
     return [operand(traced[0].graph, value, scalar) for value in values], traced[0].graph, scalar
@@ -156,9 +156,7 @@ def _as_wide_as_bounds(x: Any, low: Any, high: Any) -> Any:
     dtypes = [dtype_or_type(value, traced) for value in values]
     if all(isinstance(operand_type, type) for operand_type in dtypes[1:]):
         return x
-    dtype = np.result_type(
-        *(operand_type(0) if isinstance(operand_type, type) else operand_type for operand_type in dtypes)
-    )
+    dtype = common_dtype(dtypes)
     check_float64("np.clip", dtypes, [dtype], traced)
     return x.astype(dtype)
 

@@ -88,8 +88,7 @@ def _may_not(name: str, declared: str) -> OperatorError:
 
 def _find_declarations(tokens: Sequence[Token]) -> list[str]:
     """Return the names that a text declares at module scope."""
-    names = [tokens[at + 1].text for at, token in outermost(tokens) if token.text in _DECLARES and at + 1 < len(tokens)]
-    return names
+    return [tokens[at + 1].text for at, token in outermost(tokens) if token.text in _DECLARES and at + 1 < len(tokens)]
 
 
 def has_loops(name: str, source: str, helpers: str) -> bool:
