@@ -26,59 +26,36 @@ def one_by_one(
     function: Callable[[Any, Any], Any] | None,
     x: tuple[Array, ...],
     *,
+    heads: Array | None = None,
     axis: int = 0,
     exclusive: bool = False,
     reverse: bool = False,
     initial: tuple[Any, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """Scan a bundle by the definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time."""
+    """Scan a bundle by the definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time.
+
+    It begins again at each of the heads: (*shape) of bool, for a scan forwards.
+    """
     assert function is not None
     rows = [np.moveaxis(field, axis, 0) for field in x]
+    begins = None if heads is None else np.moveaxis(heads, axis, 0).copy()
     if reverse:
         rows = [row[::-1] for row in rows]
-    carry = initial
-    if initial is not None:
-        carry = tuple(np.broadcast_to(np.asarray(v, r.dtype), r.shape[1:]) for v, r in zip(initial, rows, strict=True))
-    results: list[tuple[Any, ...]] = []
-    for item in zip(*rows, strict=True):
-        following = item if carry is None else function(carry, item)
-        results.append(carry if exclusive else following)  # type: ignore[arg-type]
-        carry = following
-    fields = [np.array(values, row.dtype) for values, row in zip(zip(*results, strict=True), rows, strict=True)]
-    if reverse:
-        fields = [field[::-1] for field in fields]
-    return tuple(np.moveaxis(field, 0, axis) for field in fields)
-
-
-def cut_one_by_one(
-    function: Callable[[Any, Any], Any] | None,
-    x: tuple[Array, ...],
-    heads: Array,
-    *,
-    axis: int = 0,
-    exclusive: bool = False,
-    reverse: bool = False,
-    initial: tuple[Any, ...] | None = None,
-) -> tuple[Array, ...]:
-    """Scan a bundle by the definition, and begin again at each head: (*shape) of bool, for a scan forwards."""
-    assert function is not None
-    rows = [np.moveaxis(field, axis, 0) for field in x]
-    begins = np.moveaxis(heads, axis, 0).copy()
-    begins[:1] = True
-    if reverse:
-        rows = [row[::-1] for row in rows]
-        begins = np.concatenate([begins[1:], begins[:1]])[::-1]
+    if begins is not None:
+        begins[:1] = True
+        begins = np.concatenate([begins[1:], begins[:1]])[::-1] if reverse else begins
     seeds = None
     if initial is not None:
         seeds = tuple(np.broadcast_to(np.asarray(v, r.dtype), r.shape[1:]) for v, r in zip(initial, rows, strict=True))
-    carry = seeds if seeds is not None else tuple(row[0] for row in rows)
+    carry = seeds
     results: list[tuple[Any, ...]] = []
-    for begin, *item in zip(begins, *rows, strict=True):
-        fresh = item if seeds is None else function(seeds, tuple(item))
-        joined = function(carry, tuple(item))
-        following = tuple(np.where(begin, a, b) for a, b in zip(fresh, joined, strict=True))
-        before = tuple(np.where(begin, a, b) for a, b in zip(seeds or carry, carry, strict=True))
-        results.append(before if exclusive else following)
+    for place, item in enumerate(zip(*rows, strict=True)):
+        before, following = carry, item if carry is None else function(carry, item)
+        if begins is not None and carry is not None:
+            fresh = item if seeds is None else function(seeds, item)
+            following = tuple(np.where(begins[place], a, b) for a, b in zip(fresh, following, strict=True))
+            before = tuple(np.where(begins[place], a, b) for a, b in zip(seeds or carry, carry, strict=True))
+        results.append(before if exclusive else following)  # type: ignore[arg-type]
         carry = following
     fields = [np.array(values, row.dtype) for values, row in zip(zip(*results, strict=True), rows, strict=True)]
     if reverse:
@@ -112,6 +89,11 @@ def _later(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
     return np.where(right[1] != 0, right[0], left[0]), left[1] | right[1]
 
 
+def affine(left: Any, right: Any) -> Any:
+    """Compose two maps ``x -> a x + b``, first `left`."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
 def maps_of_vectors(left: Array, right: Array) -> Array:
     """Compose ``x -> a x + b``, a in the first place of each vector and b in the others."""
     gain = right[..., :1]
@@ -126,7 +108,7 @@ def vectors(width: int, dtype: str, length: int = 1500) -> Array:
     return x
 
 
-AFFINE = gs.operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
+AFFINE = gs.operator(affine, identity=(1, 0), name="affine")
 # Products of 2 x 2 matrices modulo 2^32, without an identity.
 MATRICES = gs.operator(_matrices, name="matrices")
 # The last valid value.

@@ -32,17 +32,13 @@ from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.problem import make_problem
 from tests.harness.devices import hide_adapters
-from tests.oracle import assert_same
+from tests.oracle import affine, assert_same
 
 Pair = namedtuple("Pair", "gate state")
 
 RNG = np.random.default_rng(29)
 X = RNG.integers(-9, 9, (6, 11, 7)).astype(np.int32)
 CHUNKS = ((2, 4), (3, 1, 6, 1), (5, 2))
-
-
-def affine(left: Any, right: Any) -> Any:
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 import gpuscan as gs
 import gpuscan.jax
+from tests.oracle import affine
 
 # JAX compiles most functions of these tests for one call on a few numbers.
 jax.config.update("jax_disable_most_optimizations", True)
@@ -20,10 +21,6 @@ RNG = np.random.default_rng(0)
 A = jnp.asarray(RNG.uniform(0.5, 1, (150, 3)), jnp.float32)
 B = jnp.asarray(RNG.normal(size=(150, 3)), jnp.float32)
 MATRICES = jnp.asarray(RNG.normal(size=(60, 2, 2, 2)) * 0.5, jnp.float32)
-
-
-def affine(l: Any, r: Any) -> Any:
-    return l[0] * r[0], r[0] * l[1] + r[1]
 
 
 def ours(fn: Any, elems: Any, **options: Any) -> Any:

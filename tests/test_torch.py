@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree  # noqa: E402 (it needs torch)
 
 import gpuscan.torch  # noqa: E402
 from gpuscan.planning.heuristics import ARRAYS  # noqa: E402
+from tests.oracle import affine  # noqa: E402
 
 
 def loop(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:
@@ -204,10 +205,6 @@ def combine_in_order(fn: Any, xs: Any, dim: int, reverse: bool = False) -> Any:
         carry = element if carry is None else fn(carry, element)
         results[t] = pytree.tree_leaves(carry)
     return pytree.tree_unflatten([torch.stack(each, dim) for each in zip(*results, strict=True)], tree)
-
-
-def affine(l: Any, r: Any) -> Any:
-    return l[0] * r[0], r[0] * l[1] + r[1]
 
 
 def combine_by_operations(l: Any, r: Any) -> Any:

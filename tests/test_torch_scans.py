@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402 (it needs torch)
 import gpuscan as gs  # noqa: E402
 import gpuscan.torch  # noqa: E402
 from gpuscan.torch import operations  # noqa: E402
+from tests.oracle import affine  # noqa: E402
 
 # PyTorch's forward mode uses it.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -27,10 +28,6 @@ KEYS = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2], [0] * 6, [0, 1, 2, 
 
 def some(*shape: int, low: float = 0.1) -> Any:
     return torch.rand(shape, generator=GENERATOR, dtype=torch.float64).add(low).requires_grad_()
-
-
-def affine(l: Any, r: Any) -> Any:
-    return l[0] * r[0], r[0] * l[1] + r[1]
 
 
 def states(a: Any, b: Any, dim: int = 0, reverse: bool = False) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import resolve
+from tests.oracle import affine
 
 Array = np.ndarray[Any, Any]
 
@@ -116,10 +117,6 @@ class Affine(NamedTuple):
 
     gain: Any
     shift: Any
-
-
-def affine(left: Any, right: Any) -> Any:
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 def affine_in_place(left: Affine, right: Affine) -> Affine:

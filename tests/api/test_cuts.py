@@ -20,8 +20,8 @@ from tests.oracle import (
     MATRICES,
     Array,
     assert_same,
-    cut_one_by_one,
     heads_along,
+    one_by_one,
     strategies_in_turn,
     tile_in_turn,
     words,
@@ -65,7 +65,7 @@ def test_every_layout(device: gs.Device, layout: str, kind: str, exclusive: bool
     cuts = cuts_of(rng, kind, shape, axis)
     options: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     options["initial"] = words(rng, 2, lead)
-    wanted = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, **cuts), **options)
+    wanted = one_by_one(AFFINE.function, x, heads=heads_along(axis, shape, **cuts), **options)
     for strategy in strategies_in_turn(device, exclusive + reverse):
         out = [np.full(shape, 0xABCD, np.uint32) for _ in wanted]
         problem = make_problem(x, AFFINE, **cuts, **options)
@@ -87,7 +87,7 @@ def test_from_anywhere(device: gs.Device, seed: int, kind: str) -> None:
     cuts = cuts_of(rng, kind, shape, axis)
     options: dict[str, Any] = {"axis": axis - len(shape), "reverse": bool(seed % 2)}
     heads = heads_along(axis, shape, **cuts)
-    (wanted,) = cut_one_by_one(lambda l, r: (l[0] + r[0],), (x,), heads, axis=axis, reverse=options["reverse"])
+    (wanted,) = one_by_one(lambda l, r: (l[0] + r[0],), (x,), heads=heads, axis=axis, reverse=options["reverse"])
     assert_same(gs.scan(x, device="numpy", **cuts, **options), wanted)
     assert_same(gs.scan(x, device=device, **cuts, **options), wanted)
     on_device = device.asarray(x)
@@ -110,7 +110,7 @@ def test_on_numpy(data: st.DataObject) -> None:
     options: dict[str, Any] = {"axis": axis, "exclusive": data.draw(st.booleans()), "reverse": data.draw(st.booleans())}
     x, lead = words(rng, 4, shape), tuple(n for i, n in enumerate(shape) if i != axis)
     options["initial"] = words(rng, 4, lead) if options["exclusive"] or data.draw(st.booleans()) else None
-    wanted = cut_one_by_one(MATRICES.function, x, heads_along(axis, shape, **cuts), **options)
+    wanted = one_by_one(MATRICES.function, x, heads=heads_along(axis, shape, **cuts), **options)
     got = gs.scan(x, MATRICES, device="numpy", **cuts, **options)
     for result, field in zip(got, wanted, strict=True):
         assert_same(result, field)
@@ -159,13 +159,13 @@ def test_matrices_and_maps(device: gs.Device) -> None:
     x = rng.integers(0, 2**32, (60, 2, 2, 2), dtype=np.uint32)
     cuts = offsets(rng, 60, 8)
     fields = tuple(x[..., i, j] for i, j in itertools.product((0, 1), (0, 1)))
-    wanted = cut_one_by_one(MATRICES.function, fields, heads_along(0, (60, 2), segments=cuts))
+    wanted = one_by_one(MATRICES.function, fields, heads=heads_along(0, (60, 2), segments=cuts))
     got = gs.scan(x, "matmul", axis=0, device=device, segments=cuts)
     for (i, j), field in zip(itertools.product((0, 1), (0, 1)), wanted, strict=True):
         assert_same(got[..., i, j], field)
     y = rng.integers(0, 50, (30, 8)).astype(np.float32)
     keys = rng.random((30, 8)) < 0.1
-    (sums,) = cut_one_by_one(lambda l, r: (l[0] + r[0],), (y * y,), heads_along(0, y.shape, keys=keys))
+    (sums,) = one_by_one(lambda l, r: (l[0] + r[0],), (y * y,), heads=heads_along(0, y.shape, keys=keys))
     mapped = gs.scan(y, axis=0, keys=keys, before=lambda v: v * v, after=lambda v: v + 1, device=device)
     assert_same(mapped, sums + 1)
 
@@ -177,7 +177,7 @@ def test_plans(device: gs.Device, axis: int, kind: str) -> None:
     shape = (40, 8)
     x = rng.integers(0, 2**32, shape, dtype=np.uint32)
     cuts = cuts_of(rng, kind, shape, axis)
-    (wanted,) = cut_one_by_one(lambda l, r: (l[0] + r[0],), (x,), heads_along(axis, shape, **cuts), axis=axis)
+    (wanted,) = one_by_one(lambda l, r: (l[0] + r[0],), (x,), heads=heads_along(axis, shape, **cuts), axis=axis)
     plan = device.plan(shape, np.uint32, axis=axis, **cuts)
     assert_same(plan(x), wanted)
     a = device.asarray(x)

@@ -27,7 +27,7 @@ from gpuscan.planning.tile_shapes import SPAN, TileShape
 from gpuscan.reference.elementary import elementary
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, scan_with
-from tests.oracle import safe_strategies
+from tests.oracle import affine, safe_strategies
 
 Array = np.ndarray[Any, Any]
 # Takes the device, and what brings an array of NumPy to where the call takes it from.
@@ -308,10 +308,6 @@ def sizes(seed: int, length: int) -> Array:
     usual = np.repeat(rng.integers(0, 2, -(-length // 64)), 64)[:length] == 1
     x = rng.standard_normal(length) * np.exp2(np.where(usual, 0, exponents))
     return np.where(rng.integers(0, 9, length) == 0, 0, x).astype(np.float32)
-
-
-def affine(left: Any, right: Any) -> Any:
-    return left[0] * right[0], left[1] * right[0] + right[1]
 
 
 def sum_with_constants(left: Any, right: Any) -> Any:

@@ -18,7 +18,7 @@ import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.harness.builds import count_waits, keep_no_programs
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
-from tests.oracle import LATER, assert_same
+from tests.oracle import LATER, affine, assert_same
 
 Array = np.ndarray[Any, Any]
 N = 1024
@@ -32,11 +32,6 @@ PLANNED_AGAIN = {"sort segments", "repeat", "quantile"}
 UNTYPED: Any = gs
 # NumPy's types do not know that ufuncs write to arrays on devices.
 ADD: Any = np.add
-
-
-def affine(left: Any, right: Any) -> Any:
-    """Compose two affine maps."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 def affine_fields(left: Any, right: Any) -> Any:

@@ -12,7 +12,7 @@ import gpuscan as gs
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
-from tests.oracle import assert_same
+from tests.oracle import affine, assert_same
 
 Array = np.ndarray[Any, Any]
 N = 1024
@@ -80,11 +80,6 @@ def copy_where(array: Any, value: Any, mask: Any) -> Any:
     """Return the array after a copy to the elements of a mask."""
     np.copyto(array, value, where=mask)
     return array
-
-
-def affine(left: Any, right: Any) -> Any:
-    """Compose two affine maps."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 # Each call, and the values that it takes.

@@ -13,17 +13,12 @@ from gpuscan import signal
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
-from tests.oracle import assert_same
+from tests.oracle import affine, assert_same
 
 Array = np.ndarray[Any, Any]
 N = 1024
 # For calls that a type checker refuses.
 UNTYPED: Any = gs
-
-
-def affine(left: Any, right: Any) -> Any:
-    """Compose two affine maps."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 # What makes an argument: each time another one. The numbers are small integers, so that sums are exact in any order.

@@ -14,17 +14,12 @@ import gpuscan as gs
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
-from tests.oracle import assert_same
+from tests.oracle import affine, assert_same
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(31)
 # Python calls of a repeated stream that its programs do not make. They check the first chunk.
 ONCE = 100
-
-
-def affine(left: Any, right: Any) -> Any:
-    """Compose two affine maps."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 # Options of streams of integers, of small floats, and of pairs of floats.

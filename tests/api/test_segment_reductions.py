@@ -19,7 +19,6 @@ from tests.oracle import (
     MATRICES,
     Array,
     assert_same,
-    cut_one_by_one,
     heads_along,
     one_by_one,
     pick_strategies,
@@ -72,7 +71,7 @@ def test_under_each_strategy(device: gs.Device, layout: str) -> None:
     shape, axis = ((6000,), 0) if layout == "rows" else ((300, 5), 0)
     tile: TileShape | ColumnTile = small_tiles(device)[-1] if layout == "rows" else ColumnTile(2, 4, 2, 1)
     x, cuts = words(rng, 2, shape), offsets(rng, shape[axis], 90, full=True)
-    scanned = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, segments=cuts), axis=axis)
+    scanned = one_by_one(AFFINE.function, x, heads=heads_along(axis, shape, segments=cuts), axis=axis)
     problem = segments_of(x, AFFINE, axis=axis, segments=cuts)
     for strategy in pick_strategies(device, layout == "rows"):
         got = scan_with(device, problem, strategy, tile=tile)

@@ -15,7 +15,7 @@ import wgpu
 import gpuscan as gs
 from tests.harness.device_groups import cut_in_order
 from tests.harness.devices import mark_lost, pool_of
-from tests.oracle import assert_same
+from tests.oracle import affine, assert_same
 
 RNG = np.random.default_rng(29)
 X = RNG.integers(-9, 9, (40, 7)).astype(np.int32)
@@ -30,10 +30,6 @@ def three_on(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
 def three(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
     """Return three devices on one adapter."""
     return three_on(adapter)
-
-
-def affine(left: Any, right: Any) -> Any:
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 @pytest.mark.parametrize(("sharded", "axis"), [(0, 0), (0, 1), (1, 0)])

@@ -12,6 +12,7 @@ import pytest
 import gpuscan as gs
 import gpuscan.signal
 from tests.harness.builds import count_transfers
+from tests.oracle import affine
 
 # Elements of the arrays, and the most bytes that may move between a device and the CPU in a call: reports, a count,
 # offsets of a few segments, and an initial value.
@@ -28,10 +29,6 @@ OTHERS = {
     "scan_chunks",
     "wgsl_operator",
 }
-
-
-def affine(l: Any, r: Any) -> Any:
-    return l[0] * r[0], r[0] * l[1] + r[1]
 
 
 def decay(h: Any, x: Any) -> Any:

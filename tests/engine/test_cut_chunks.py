@@ -12,7 +12,7 @@ import pytest
 import gpuscan as gs
 from tests.harness.builds import count_reads
 from tests.harness.scans import scan_chunks_with
-from tests.oracle import AFFINE, Array, assert_same, cut_one_by_one, heads_along, words
+from tests.oracle import AFFINE, Array, assert_same, heads_along, one_by_one, words
 
 OPTIONS: list[dict[str, Any]] = [{}, {"exclusive": True}, {"exclusive": True, "initial": (3, 5)}]
 
@@ -37,7 +37,7 @@ def check(where: Any, options: dict[str, Any]) -> None:
         initial = (1, 0)  # the identity
     wanted_by = {"exclusive": "exclusive" in options, "initial": initial}
     for cuts in cuts_of(rng, 2_500):
-        wanted = cut_one_by_one(AFFINE.function, x, heads_along(0, (2_500,), **cuts), **wanted_by)  # type: ignore[arg-type]
+        wanted = one_by_one(AFFINE.function, x, heads=heads_along(0, (2_500,), **cuts), **wanted_by)  # type: ignore[arg-type]
         chunks = zip(*(np.split(field, places) for field in x), strict=True)
         got = list(gs.scan_chunks(chunks, AFFINE, device=where, **in_chunks(places, cuts), **options))
         assert [len(part[0]) for part in got] == [0, 1, 1, 0, 698, 801, 999]

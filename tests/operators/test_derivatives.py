@@ -18,15 +18,11 @@ from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import trace_map
+from tests.oracle import affine
 
 Array = np.ndarray[Any, Any]
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
 STEP = 1e-6
-
-
-def affine(left: Any, right: Any) -> Any:
-    """Compose two affine maps, first `left`."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
 
 
 # Away from the kinks and poles of the functions below.
