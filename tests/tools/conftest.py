@@ -1,4 +1,4 @@
-"""The folder that tests of the command line work in."""
+"""The folders that tests of the command line work in."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from tests.tools.command_line import ARRAY
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder with the file in.npy."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    np.save("in.npy", ARRAY)
     return tmp_path
+
+
+@pytest.fixture
+def files(folder: Path) -> Path:
+    """Work in an empty folder with the file in.npy."""
+    np.save("in.npy", ARRAY)
+    return folder

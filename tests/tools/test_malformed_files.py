@@ -117,13 +117,6 @@ BAD = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def check(content: bytes, capsys: pytest.CaptureFixture[str], *options: str) -> int:
     """Return the exit code: 1 or 2, with one line and no file written; or 0, with NumPy's result."""
     Path("in.npy").write_bytes(content)

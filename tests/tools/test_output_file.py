@@ -24,13 +24,6 @@ HOLDER = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def holder() -> tuple[subprocess.Popen[str], Path]:
     """Start a process that writes out.npy, and return it with its partial file."""
     environment = os.environ | {"PYTHONPATH": str(Path(gpuscan.__file__).parents[1])}
