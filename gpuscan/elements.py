@@ -60,7 +60,7 @@ class HashedOnce:
 
     @cached_property
     def _hash(self) -> int:
-        own_type: Any = type(self)
+        own_type: object = type(self)
         return hash(_make_field_getter(own_type)(self))
 
     def __getstate__(self) -> dict[str, object]:

@@ -103,7 +103,7 @@ def strategy_key(strategy: str) -> tuple[str, str | None]:
     return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
 
 
-def _entries_of(code: str) -> list[dict[str, Any]]:
+def _entries_of(code: str) -> list[dict[str, object]]:
     """Return the layout entries of a shader's bindings. Uniform buffers but the switch have a dynamic offset."""
     types = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
     visible = webgpu().ShaderStage.COMPUTE
@@ -462,7 +462,7 @@ class DeviceContext:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
         check_workgroup_memory(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
-        entries: list[dict[str, Any]] = [
+        entries: list[dict[str, object]] = [
             {
                 "binding": array.binding,
                 "visibility": visible,
@@ -575,7 +575,7 @@ class DeviceContext:
             numbers: the bytes. An expression gives others for other floats of the call that is being recorded, and a
                 size for other sizes.
         """
-        content: Any = present(numbers)
+        content: object = present(numbers)
         # Numbers that are equal now may differ in calls of other sizes, so each has a buffer of its own.
         kept = numbers if type(content) is bytes else None
         binding = None if kept is None else self._uniforms.get(kept)

@@ -85,7 +85,7 @@ class DeferringQueue(ABC):
         """Record commands in compute passes. Each one goes on until something is cleared or copied."""
 
     @abstractmethod
-    def _finish_encoder(self, encoder: Any) -> Any:
+    def _finish_encoder(self, encoder: Any) -> object:
         """Return the encoder's commands."""
 
     @abstractmethod

@@ -188,7 +188,7 @@ class NativeBindGroup:
 
     __slots__ = ("_internal",)
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: object) -> None:
         # The name that wgpu's own bind groups have for it.
         self._internal = handle
 
@@ -198,7 +198,7 @@ class NativePass:
 
     __slots__ = ("_library", "_pass")
 
-    def __init__(self, library: _Library, handle: Any) -> None:
+    def __init__(self, library: _Library, handle: object) -> None:
         self._library, self._pass = library, handle
 
     def set_pipeline(self, pipeline: wgpu.GPUComputePipeline) -> None:
@@ -390,7 +390,7 @@ class NativeQueue(DeferringQueue):
         lib = library.lib
         offsets = self._offsets
         handle: Any = None
-        current: Any = None
+        current: object = None
         for command in commands:
             if isinstance(command, (Clear, Copy)):
                 if handle is not None:

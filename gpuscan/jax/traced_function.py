@@ -341,7 +341,7 @@ def gather(
     return make_number_array(entries, tuple(shape))
 
 
-def _pick(x: Numbers, position: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
+def _pick(x: Numbers, position: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> object:
     """Return the number of an array at a place, which the starts of a slice move along some axes."""
     if not starts:
         return x[tuple(position[axis] for axis in range(x.ndim))]

@@ -63,7 +63,7 @@ def compute_fields(
     return arrays
 
 
-def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], compute: Callable[..., Any]) -> Any:
+def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], compute: Callable[..., object]) -> object:
     if node.op == "input":
         argument, field, component = node.data
         return numbers[argument][field][..., component]

@@ -103,7 +103,7 @@ def _view_as(stored: AnyDType, dtype: AnyDType) -> Callable[[object], AnyArray]:
     return lambda value: np.asarray(value).astype(stored).view(dtype)
 
 
-def is_nan(value: Any) -> bool:
+def is_nan(value: object) -> bool:
     """Return True for a number that is NaN."""
     return bool(value != value)
 

@@ -148,7 +148,7 @@ def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> 
     return _array_of(derive(_fill, number._expression, shape, dtypes))
 
 
-def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence[Any]) -> list[Any]:
+def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence[object]) -> list[Any]:
     """Return the arrays that a function of arrays returns. Parameters among these stay unknown.
 
     Args:
@@ -236,7 +236,7 @@ def _reveal_leaves(expression: Expression) -> None:
             _reveal_leaves(operand)
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: object) -> Any:
     # What takes too many operations is revealed already, and is a constant.
     return ParameterArray(value) if isinstance(value, Expression) else value
 

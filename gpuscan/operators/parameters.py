@@ -241,7 +241,7 @@ class Parameters:
         revealed: the expressions with values that programs of the call depend on, by their structure. It only grows.
     """
 
-    def __init__(self, floats: Sequence[Any]) -> None:
+    def __init__(self, floats: Sequence[object]) -> None:
         # The caller may write to its arrays later.
         self.floats = tuple([value.copy() if type(value) is np.ndarray else value for value in floats])
         self.revealed: dict[Hashable, Expression] = {}
@@ -257,7 +257,7 @@ _sets: RecentValues[Hashable, Parameters] = RecentValues(_MAX_SETS)
 _lock = threading.Lock()
 
 
-def parameters_of(functions: Hashable, floats: Sequence[Any]) -> Parameters:
+def parameters_of(functions: Hashable, floats: Sequence[object]) -> Parameters:
     """Return the parameters of a call. Calls of the same functions and floats share them, with what is revealed.
 
     Args:

@@ -109,7 +109,7 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
 
 
 @register_form(np.choose)
-def choose(a: Any, choices: Sequence[Any]) -> Any:
+def choose(a: object, choices: Sequence[object]) -> Any:
     result = choices[-1]
     for position in reversed(range(len(choices) - 1)):
         result = where(a == position, choices[position], result)
@@ -143,7 +143,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
     return x if high is None else np.minimum(x, high)
 
 
-def _as_wide_as_bounds(x: Any, low: Any, high: Any) -> Any:
+def _as_wide_as_bounds(x: object, low: object, high: object) -> object:
     """Return a number in the type that NumPy clips it in: one type for the number and both bounds.
 
     The lower bound is applied first. A Python integer would convert a bool to int64 before a bound of type
@@ -182,7 +182,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return close | (np.isnan(a) & np.isnan(numbers)) if equal_nan else close
 
 
-def _as_float32_if_narrow(x: Any) -> Any:
+def _as_float32_if_narrow(x: Any) -> object:
     """Return bools and integers of up to 16 bits, which float32 holds, in float32: NumPy compares them as floats."""
     is_narrow = isinstance(x, Traced) and (x.scalar.kind == "bool" or x.scalar.kind in ("signed", "unsigned"))
     return x.astype(np.float32) if is_narrow and x.scalar.bits <= 16 else x
@@ -291,7 +291,7 @@ def squeeze(a: Traced, axis: object = None) -> Traced:
 
 
 @register_form(np.transpose)
-def transpose(a: Any, axes: Any = None) -> Traced:
+def transpose(a: object, axes: Any = None) -> Traced:
     if isinstance(a, Traced) and a.graph.whole:
         return Traced(a.graph, np.transpose(a.nodes, axes), a.scalar)
     raise operator_error(
@@ -334,14 +334,14 @@ def broadcast_to(array: Traced, shape: object) -> Traced:
 
 
 @register_form(np.flip)
-def flip(m: Traced, axis: Any = None) -> Traced:
+def flip(m: Traced, axis: object = None) -> Traced:
     if axis is not None or not m.graph.whole:
         axis = _axis("np.flip", m, axis)
     return Traced(m.graph, np.flip(m.nodes, axis), m.scalar)
 
 
 @register_form(np.roll)
-def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
+def roll(a: Traced, shift: int, axis: object = None) -> Traced:
     if axis is not None or not a.graph.whole:
         axis = _axis("np.roll", a, axis)
     return Traced(a.graph, np.roll(a.nodes, shift, axis), a.scalar)
@@ -385,7 +385,7 @@ def shape_of(a: Any) -> tuple[int, ...]:
 
 
 @register_form(np.ndim)
-def ndim_of(a: Any) -> int:
+def ndim_of(a: object) -> int:
     return len(shape_of(a))
 
 

@@ -143,7 +143,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         arrays.append(number)
         if is_mask(part) and not part.shape:
             # One bool stands for a new axis of length 1, or for no element.
-            parts_of_mask: Sequence[Any] = [np.zeros(int(bool(part)), np.intp)]
+            parts_of_mask: Sequence[object] = [np.zeros(int(bool(part)), np.intp)]
             new: list[slice | None] = [None]
             lengths: Axes = (1,)
         else:

@@ -261,7 +261,7 @@ def as_words(flags: Flags) -> AnyArray:
 
 
 def heads_of(
-    segments: object, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool, *, checks_later: bool = False
+    segments: object, keys: object, shape: tuple[int, ...], axis: int, reverse: bool, *, checks_later: bool = False
 ) -> Heads | None:
     """Check `segments` or `keys`, and return the heads; None if neither is passed.
 

@@ -114,7 +114,7 @@ def _expression(text: str) -> str:
     return re.sub(r"vec[24]<u32>", "Vector", re.sub(r"!(?!=)", "~", text))
 
 
-def _select(other: Any, chosen: Any, condition: Any) -> Any:
+def _select(other: Any, chosen: Any, condition: Any) -> object:
     if isinstance(other, Vector):
         return Vector(*(None if a is None else np.where(condition, b, a) for a, b in zip(other, chosen, strict=True)))
     return np.where(condition, chosen, other)

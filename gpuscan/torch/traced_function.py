@@ -327,7 +327,7 @@ def _apply(node: Node, args: list[Any], options: dict[str, object], name: str) -
     )
 
 
-def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[Any]:
+def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[object]:
     """Return the operands of arithmetic in the dtype of its result, since torch and NumPy promote differently."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:

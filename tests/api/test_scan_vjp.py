@@ -14,7 +14,6 @@ import pytest
 import gpuscan as gs
 from tests.api.gradients import (
     OPERATORS,
-    affine,
     close,
     differences,
     gradient,
@@ -26,6 +25,7 @@ from tests.api.gradients import (
     positive,
     weights,
 )
+from tests.oracle import affine
 
 OPTIONS: list[dict[str, Any]] = [
     {},
