@@ -39,8 +39,8 @@ from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
-from gpuscan.operators.parameter_array import HostArray, IntegerParameter, ParameterArray, is_float_parameter
-from gpuscan.operators.parameters import reveal
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_number_parameter
+from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
 from gpuscan.problem.indices import is_array_index
 
@@ -237,10 +237,10 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         Raises:
             ValueError, TypeError, OverflowError: as `_assign`.
         """
-        if isinstance(value, IntegerParameter):
+        if type(value) is Parameter and value.number_type is int:
             number = number_in(self._context, value, self.dtype)
             value = Array._of(self.device, number) if isinstance(number, DeviceArray) else number
-        if is_float_parameter(value) and self.dtype.kind not in "biu":
+        if is_number_parameter(value) and self.dtype.kind not in "biu":
             value = Array._of(self.device, upload_number(self._context, value, self.dtype))
         elif isinstance(value, ParameterArray):
             value = new_array(self.device, value.astype(self.dtype))

@@ -20,7 +20,7 @@ from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, tak
 from gpuscan.engine.compaction import all_indices, compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
-from gpuscan.operators.parameter_array import is_float_parameter
+from gpuscan.operators.parameter_array import is_number_parameter
 from gpuscan.problem.arguments import OnDevice, as_array, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import (
@@ -201,7 +201,7 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=index.layout.unique)
         return
     parts = parts_of(index, array.shape)
-    is_number = is_float_parameter(value) or not np.shape(value)
+    is_number = is_number_parameter(value) or not np.shape(value)
     if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and is_number:
         # One number for all, so it does not matter how many elements there are.
         target, number = _bits_of(array), _bits_of(_one(array, value))

@@ -11,6 +11,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,8 +24,8 @@ from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameter_array import IntegerParameter, ParameterArray
-from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters, derive
+from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, Parameters, is_replaced
 from gpuscan.planning.strategies import STRATEGY_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,10 +38,13 @@ _NARROW = frozenset(
 )
 # The dtypes that devices with 64-bit floats take without a conversion.
 _WIDE = _NARROW | {np.dtype(np.float64)}
-# The range of int64. Integers in it can be parameters of a program.
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+# The dict behind `os.environ`, and the variable's key in it. `os.environ.get` takes three Python calls.
+_environment: dict[object, str | bytes] = getattr(os.environ, "_data")  # noqa: B009 (mypy does not know it)
+_STRATEGY_KEY = os.environ.encodekey(STRATEGY_VARIABLE)
 # The most values of a tuple or list that is a part of a key.
 _MAX_LENGTH = 128
+# The most parts of bundles that are searched for arrays of NumPy.
+_MAX_LEAVES = 1024
 # If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
 # since True is equal to 1.
 _PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
@@ -166,11 +170,11 @@ class CallKey:
             _NoKeyError: the argument may change without notice.
         """
         value_type = type(value)
+        if self.integers and value_type in INTEGERS and is_replaced(value):
+            self.floats.append(value)
+            self.has_operands = True
+            return Parameter, value_type
         if value_type in _PLAIN:
-            if value_type is int and self.integers and _LEAST <= value <= _MOST:
-                self.floats.append(np.int64(value))
-                self.has_operands = True
-                return Parameter, int
             return value_type, value
         if isinstance(value, DeviceArray):
             return self._of_array(value)
@@ -300,7 +304,7 @@ def launchable(
             named = options
             if len(options) > 1 and options.keys() <= order.keys():
                 named = sorted(options, key=order.__getitem__)  # type: ignore[assignment]
-            given += [(option, options[option]) for option in named]
+            given += zip(named, map(options.__getitem__, named), strict=True)
         moved: Given | None = None
         # Too many arguments have no names, and the function raises the error for them.
         if upload is not None and len(arguments) <= len(by_position):
@@ -342,7 +346,7 @@ def launchable(
                         else (value_type, value)
                     )
                     key += option, part
-            key.append(os.environ.get(STRATEGY_VARIABLE))
+            key.append(_environment.get(_STRATEGY_KEY))
             whole = tuple(key)
             hash(whole)
         except (_NoKeyError, TypeError, RecursionError):  # TypeError: a part of the key cannot be hashed
@@ -364,11 +368,11 @@ def launchable(
                     if isinstance(call_arguments[option], _FUNCTIONS):
                         call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
                     else:
-                        is_replaced: Callable[[object], bool] = _is_number if array_operands else _is_float
+                        is_operand: Callable[[object], bool] = _is_number if array_operands else _is_float
                         numbers = map(_parameter_of, parameters.leaves[first:])
                         if option in integers:
-                            is_replaced = _or_integer(is_replaced)
-                        call_arguments[option] = replace_leaves(call_arguments[option], is_replaced, numbers)
+                            is_operand = _or_integer(is_operand)
+                        call_arguments[option] = replace_leaves(call_arguments[option], is_operand, numbers)
             if others is not arrays:
                 following = iter(others)
                 call_arguments = {
@@ -409,15 +413,13 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
         data: the names of the arguments with arrays to upload, as in `launchable`.
         short: the names of the arguments with short arrays that are parameters.
     """
-    leaves: list[object] = []
-    try:
-        for _, value in given:
-            if isinstance(value, _BUNDLES):
-                _collect(value, leaves)
-            else:
-                leaves.append(value)
-    except RecursionError:
-        return None  # the function raises the error for arguments that nest too deep
+    # All parts of bundles, also the bundles in them. Parts that are too long have no key.
+    leaves: list[Any] = list(map(itemgetter(1), given))
+    for value in leaves:
+        if isinstance(value, _BUNDLES) and len(value) <= _MAX_LENGTH:
+            leaves += value.values() if isinstance(value, dict) else value
+            if len(leaves) > _MAX_LEAVES:
+                return None  # a bundle may be a part of itself
     if np.ndarray not in map(type, leaves):
         return None
     for beside in leaves:
@@ -465,16 +467,6 @@ def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
     return value
 
 
-def _collect(bundle: Any, into: list[object]) -> None:
-    """Add all parts of a bundle to a list: the leaves, and the bundles in it. Leave out parts that are too long."""
-    if len(bundle) <= _MAX_LENGTH:
-        parts = bundle.values() if isinstance(bundle, dict) else bundle
-        into += parts
-        for part in parts:
-            if isinstance(part, _BUNDLES):
-                _collect(part, into)
-
-
 def _is_number(value: object) -> bool:
     """Return True for a float, or for a short array of numbers."""
     if type(value) is not np.ndarray:
@@ -486,17 +478,15 @@ def _is_float(value: object) -> bool:
     return type(value) in FLOATS
 
 
-def _or_integer(is_replaced: Callable[[object], bool]) -> Callable[[object], bool]:
+def _or_integer(is_operand: Callable[[object], bool]) -> Callable[[object], bool]:
     """Return a predicate that also holds for integers."""
-    return lambda value: (type(value) is int and _LEAST <= value <= _MOST) or is_replaced(value)
+    return lambda value: (type(value) in INTEGERS and is_replaced(value)) or is_operand(value)
 
 
-def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:
-    """Return the parameter that replaces a number of the call."""
-    if type(leaf.value) is np.int64:
-        integer = derive(np.asarray, leaf)
-        assert isinstance(integer, Expression)
-        return IntegerParameter(integer)
+def _parameter_of(leaf: Any) -> object:
+    """Return the parameter that replaces a number of the call; the number itself if it is left as it is."""
+    if type(leaf) is not Expression:
+        return leaf
     return ParameterArray(leaf) if type(leaf.value) is np.ndarray else Parameter(leaf)
 
 
@@ -505,18 +495,18 @@ def is_array(value: object) -> bool:
     return isinstance(value, DeviceArray)
 
 
-def replace_leaves(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
+def replace_leaves(value: Any, condition: Callable[[object], bool], others: Iterator[object]) -> object:
     """Return an argument or a result in which the leaves that meet a condition are replaced by the next of `others`.
 
     The leaves are taken depth first, as `CallKey` takes them.
     """
     value_type = type(value)
-    if is_replaced(value):
+    if condition(value):
         return next(others)
     if value_type is tuple or value_type is list:
-        return value_type([replace_leaves(part, is_replaced, others) for part in value])
+        return value_type([replace_leaves(part, condition, others) for part in value])
     if value_type is dict:
-        return {name: replace_leaves(part, is_replaced, others) for name, part in value.items()}
+        return {name: replace_leaves(part, condition, others) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return value_type._make([replace_leaves(part, is_replaced, others) for part in value])
+        return value_type._make([replace_leaves(part, condition, others) for part in value])
     return value

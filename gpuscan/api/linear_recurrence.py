@@ -22,7 +22,7 @@ from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
-from gpuscan.operators.parameter_array import ParameterArray, cast_parameter, is_float_parameter
+from gpuscan.operators.parameter_array import ParameterArray, cast_parameter, is_float_parameter, is_number_parameter
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
@@ -83,7 +83,7 @@ def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
 ) -> AnyArray: ...
 @takes_numpy("a", "b")
-@launchable_with("a", "initial", data=["b", "initial"])
+@launchable_with("a", "initial", data=["b", "initial"], integers=["initial"])
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -179,7 +179,7 @@ def linear_recurrence_vjp(
     **options: Unpack[RecurrenceGradientOptions],
 ) -> tuple[Any, Any, Any]: ...
 @takes_numpy("a", "h", "grad_h")
-@launchable_with("a", "initial", data=["grad_h"])
+@launchable_with("a", "initial", data=["grad_h"], integers=["initial"])
 def linear_recurrence_vjp(
     a: object,
     h: object,
@@ -299,7 +299,7 @@ def gradients(
     if initial is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
-    initial_shape = () if is_float_parameter(initial) else np.shape(initial)
+    initial_shape = () if is_number_parameter(initial) else np.shape(initial)
     if shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
         pair = (whole[at], grad_b[at])

@@ -297,7 +297,7 @@ def _run(
     return *(check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)), None
 
 
-_launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["xs"])(_run))
+_launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["xs"], integers=["init"])(_run))
 
 
 def _arrays_in(value: object) -> list[Any]:

@@ -19,7 +19,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
-from gpuscan.operators.parameter_array import HostArray, ParameterArray, fill_array, is_float_parameter
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, fill_array, is_number_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
@@ -274,7 +274,7 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
         factory = type(value) if named else None
     elif _is_weak(value):
         return LEAF, [value]
-    elif is_float_parameter(value):
+    elif is_number_parameter(value):
         return LEAF, [fill_array(value, (), np.dtype(value.number_type))]
     elif isinstance(value, ParameterArray):
         scalar_of(value.dtype)
@@ -380,7 +380,7 @@ def _with_split(
     for value, field in zip(given, step.carry.fields, strict=True):
         if isinstance(value, Array):
             arrays.append(value)
-        elif on_device and is_float_parameter(value):
+        elif on_device and is_number_parameter(value):
             arrays.append(fill_array(value, (), np.asarray(value.present).dtype, field.scalar.dtype))
         elif on_device and isinstance(value, ParameterArray):
             arrays.append(value.astype(field.scalar.dtype))

@@ -46,7 +46,7 @@ def loop_vjp(
     reverse: bool = ...,
 ) -> tuple[Any, Any]: ...
 @takes_numpy("xs", "grad_ys", "grad_carry")
-@launchable_with("init", data=["grad_ys", "grad_carry"])
+@launchable_with("init", data=["grad_ys", "grad_carry"], integers=["init"])
 def loop_vjp(
     f: Step,
     init: object,

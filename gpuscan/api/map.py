@@ -17,8 +17,9 @@ from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
+from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameters import FLOATS, Parameter
+from gpuscan.operators.parameters import NUMBERS, Parameter, reveal
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import Leaf, as_numpy_arrays, native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -102,7 +103,7 @@ def map(
     kinds = [type(array) for array in arrays]
     if list in kinds:
         arrays = tuple([np.asarray(array) if is_list_of_numbers(array) else array for array in arrays])
-    if not FLOATS.isdisjoint(kinds):
+    if not NUMBERS.isdisjoint(kinds):
         function, arrays = _with_numbers(function, arrays)
     return _map(function, *arrays, out=out, device=device)
 
@@ -110,15 +111,15 @@ def map(
 def _with_numbers(
     function: Callable[..., object], arguments: Sequence[object]
 ) -> tuple[Callable[..., object], tuple[object, ...]]:
-    """Return a function that closes over the floats among its arguments, and the other arguments."""
-    numbers = tuple([argument if type(argument) in FLOATS else None for argument in arguments])
+    """Return a function that closes over the numbers among its arguments, and the other arguments."""
+    numbers = tuple([argument if type(argument) in NUMBERS else None for argument in arguments])
 
     @functools.wraps(function)
     def of_arrays(*arrays: object) -> object:
         following = iter(arrays)
         return function(*[next(following) if number is None else number for number in numbers])
 
-    return of_arrays, tuple([argument for argument in arguments if type(argument) not in FLOATS])
+    return of_arrays, tuple([argument for argument in arguments if type(argument) not in NUMBERS])
 
 
 @takes_numpy("arrays")
@@ -150,7 +151,15 @@ def _map(
             )
         )
 
-    traced_function = trace_function(of_all, numbers_of(leaves), "the function of gpuscan.map")
+    element, name = numbers_of(leaves), "the function of gpuscan.map"
+    try:
+        traced_function = trace_function(of_all, element, name)
+    except OperatorError:
+        # A number may be right where a parameter is not.
+        if Parameter not in [type(part) for part in parts]:
+            raise
+        parts[:] = [reveal(part) for part in parts]
+        traced_function = trace_function(of_all, element, name)
     return map_leaves(traced_function, leaves, shape, call_device, out)
 
 

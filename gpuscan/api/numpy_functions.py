@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameter_array import ParameterArray, as_parameter_array, broadcast_array
-from gpuscan.operators.parameters import as_parameter
+from gpuscan.operators.parameters import as_parameter, reveal
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import check_choice, resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -308,7 +309,7 @@ def _median(
 
 @_form_of(np.diff)
 def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> object:
-    array = _array("np.diff", a)
+    array, n = _array("np.diff", a), index(n)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
     if not array.ndim:
@@ -316,7 +317,7 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
             "the differences of an array of shape () were asked for, but a single number has none. Pass an array of "
             "one axis or more"
         )
-    resolved_axis = resolve_axis(axis, array.shape)
+    resolved_axis = resolve_axis(reveal(axis), array.shape)
     if n == 0:
         return array
     ends = []
@@ -666,20 +667,23 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.copyto, np.full_like, np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
+_OF_FLOATS = frozenset({np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
+# Functions that compute from integers as well.
+_OF_INTEGERS = frozenset({np.copyto, np.full_like, np.where, np.clip, np.diff})
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
 # Functions that take arrays of NumPy together with arrays on a device.
-_OF_ARRAYS = frozenset(
-    {np.where, np.clip, np.isclose, np.diff, np.concatenate, np.stack, np.vstack, np.hstack, np.append}
-)
+_OF_ARRAYS = frozenset({np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append})
 _OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
 _launch_with_floats = launchable(apply_function, operands=_OPERANDS)
 _launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
+_launch_with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
 
 
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
+    if function in _OF_INTEGERS:
+        return _launch_with_integers(function, args, options)
     if function in _OF_ARRAYS:
         return _launch_with_arrays(function, args, options)
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):

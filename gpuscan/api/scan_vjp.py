@@ -20,7 +20,7 @@ from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameter_array import is_float_parameter
+from gpuscan.operators.parameter_array import is_number_parameter
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import Leaf, OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
 from gpuscan.problem.broadcasting import sum_to_shape
@@ -74,7 +74,7 @@ def scan_vjp(
     **options: Unpack[ScanGradientOptions],
 ) -> Any: ...
 @takes_numpy("x", "y", "grad_y")
-@launchable_with("initial", data=["y", "grad_y", "initial"])
+@launchable_with("initial", data=["y", "grad_y", "initial"], integers=["initial"])
 def scan_vjp(
     x: object,
     y: object,
@@ -395,7 +395,7 @@ class _Backward:
         gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole, dtype = total.reshape((*others, *field.shape)), field.scalar.dtype
-            shape = () if is_float_parameter(value) else np.shape(value)
+            shape = () if is_number_parameter(value) else np.shape(value)
             if self.fixed:
                 where = self.device or "numpy"
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, where, None, EVERYWHERE))

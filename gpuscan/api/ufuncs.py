@@ -23,7 +23,7 @@ from gpuscan.device.device_array import DeviceArray, number_in
 from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameter_array import IntegerParameter
+from gpuscan.operators.parameter_array import is_float_parameter
 from gpuscan.operators.parameters import Parameter, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axis
@@ -79,7 +79,7 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 def _is_foreign(value: object) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
-    is_ours = isinstance(value, (Array, Parameter, IntegerParameter, np.ndarray, np.generic))
+    is_ours = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
     return not is_ours and getattr(type(value), "__array_ufunc__", None) is not None
 
 
@@ -122,10 +122,10 @@ def _call_ufunc(
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
     values: list[Any] = []
     for value in inputs:
-        if isinstance(value, IntegerParameter):
+        if type(value) is Parameter and value.number_type is int:
             value = int(value) if dtype is not None or ufunc is np.ldexp else _as_operand(value, inputs)
         values.append(value if is_number(value) else as_some_array(value))
-    floats = any(isinstance(value, (float, Parameter)) for value in values)
+    floats = any(isinstance(value, float) or is_float_parameter(value) for value in values)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
@@ -180,7 +180,7 @@ def _check_exponents(base: Any, exponent: Any) -> None:
         )
 
 
-def _as_operand(number: IntegerParameter, inputs: Sequence[object]) -> object:
+def _as_operand(number: Parameter, inputs: Sequence[object]) -> object:
     """Return an integer of Python in a form that lets later calls with another integer launch the same program.
 
     Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.

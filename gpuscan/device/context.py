@@ -185,6 +185,7 @@ class DeviceContext:
         max_free_bytes = heuristics_for(adapter_type).max_free_bytes
         large = adapter_type == "DiscreteGPU"
         self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=large, flush=self.queue.flush)
+        self.errors = translate_errors(self)
         self.profiles = Profiles(self)
         self.run_log = RunLog()
         self.wrong_floats: str | None = None
@@ -627,13 +628,13 @@ class DeviceContext:
 
     def flush(self) -> None:
         """Submit the deferred runs, and an empty command buffer, which shows that the device is alive."""
-        with translate_errors(self):
+        with self.errors:
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
             self.queue.submit(self.queue.encoder())
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        with translate_errors(self):
+        with self.errors:
             if not self.has_unread_reports:
                 self.queue.wait_idle()
                 return
@@ -677,7 +678,7 @@ class DeviceContext:
         Raises:
             ProgressTimeoutError, OperatorError, GpuscanError, ValueError, IndexError: as `check` does.
         """
-        with translate_errors(self), self.lock:
+        with self.errors, self.lock:
             early: list[Bytes] = []
             if ranges and self.run_log.may_be_timely:
                 early = read_together(self.queue, self.pool, ranges)

@@ -20,7 +20,7 @@ from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.parameter_array import IntegerParameter, ParameterArray, fill_array
+from gpuscan.operators.parameter_array import ParameterArray, as_float, fill_array, integer_in
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
@@ -276,7 +276,7 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
         return upload_changing(context, array.content, array.shape, array.dtype)
     array_dtype = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
     nbytes = given.size * array_dtype.itemsize
-    with translate_errors(context):
+    with context.errors:
         owner = context.allocate(nbytes)
         if context.queue.recording is not None:
             context.note_constant(owner.buffer, owner)
@@ -326,13 +326,13 @@ def upload_number(context: DeviceContext, number: Parameter, dtype: AnyDType) ->
     return upload_array(context, fill_array(number, (), dtype))
 
 
-def number_in(context: DeviceContext, number: IntegerParameter, dtype: AnyDType) -> Parameter | DeviceArray | int:
+def number_in(context: DeviceContext, number: Parameter, dtype: AnyDType) -> Parameter | DeviceArray | int:
     """Return an integer in the form in which kernels combine it with arrays of a dtype: a float, an array or an int."""
     with suppress(OverflowError):
         if dtype.kind == "f":
-            return number.as_float()
+            return as_float(number)
         if dtype.kind in "iu":
-            return upload_changing(context, number.bytes_in(dtype), (), dtype)
+            return upload_changing(context, integer_in(number, dtype), (), dtype)
     return int(number)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -223,7 +224,7 @@ class Program:
         pool, groups = context.pool, context.bind_groups
         taken = pool.take_all(self.usages_and_sizes)
         count = len(self.sizes)
-        outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.usages_and_sizes, strict=False)]
+        outputs = list(map(Allocation, repeat(pool), taken, self.sizes, self.usages_and_sizes))
         slots: list[wgpu.GPUBuffer] = [*arguments, *constants, *taken, *self._runs]
         started: list[RunBuffers] = []
         reports: list[tuple[Run | SortRun, float]] = []
@@ -238,7 +239,7 @@ class Program:
                 if profiled:
                     steps.append(_fill_slots(item, slots, offset))
                     continue
-                group = groups.of_dispatch(item, [slots[slot] for slot in item.slots])
+                group = groups.of_dispatch(item, list(map(slots.__getitem__, item.slots)))
                 grid = item.dispatch.grid
                 steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
             elif isinstance(item, RunStart):

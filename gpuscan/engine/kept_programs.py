@@ -7,9 +7,10 @@ constants from them. If a decision in gpuscan's code depends on such a float, ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,9 +18,8 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.program import Program, ProgramTemplate, Recording
-from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
+from gpuscan.operators.parameters import FAILED, INTEGERS, Computation, Expression, Parameters, parameters_of
 from gpuscan.sizes import SizeTrace, apply, concrete
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # What a call returns.
 R = TypeVar("R")
+# `map` with it makes no Python calls.
+_buffer_of = attrgetter("buffer")
 
 # The most programs for any sizes that are kept for one kind of call.
 _MAX_TEMPLATES = 64
@@ -64,13 +66,13 @@ def launch_or_record(
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
     """
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         if context.capabilities.distrusted:
             context.take_strategies_back()
         call_program = _find(context, key, sizes, floats) if context.queue.recording is None else None
         if call_program is not None:
             (program, form, _), contents = call_program
-            outputs = program.launch(context, [array.buffer for array in arrays], contents)
+            outputs = program.launch(context, list(map(_buffer_of, arrays)), contents)
     if call_program is None:
         return _record(context, key, sizes, arrays, compute, out, floats, functions)
     context.check_if_many()
@@ -101,13 +103,15 @@ class _Variants:
     """Chooses among several programs of one key by the values on which decisions in gpuscan's code depend.
 
     Args:
-        expressions: compute these values from the floats of a call.
+        expressions: compute these values from the numbers of a call.
+        integers: the integers of all calls so far, which are among these values; None once they have changed. Most
+            calls of a key always have the same integers, so they are parameters of a program only after that.
     """
 
-    def __init__(self, expressions: Sequence[Expression]) -> None:
-        self.expressions = tuple(expressions)
+    def __init__(self, expressions: Iterable[Expression] = (), integers: tuple[object, ...] | None = None) -> None:
+        self.expressions, self.integers = tuple(expressions), integers
         self.owners: tuple[object, ...] = ()
-        self._compute = Computation(expressions)
+        self._compute = Computation(self.expressions).values
 
     def key(self, floats: Sequence[Any]) -> Hashable:
         """Return the key of the program for these floats: this object, and the values."""
@@ -179,8 +183,8 @@ def _find(
 ) -> tuple[_Kept, Sequence[bytes]] | None:
     """Return the program of a call, and the contents of its changing constants; None if there is no program."""
     programs = context.programs
-    if floats:
-        key = _key_for(context, key, floats)
+    if floats and type(variants := programs.find(key)) is _Variants:
+        key = variants.key(floats)
     call_program = programs.find((key, sizes))
     if call_program is None:
         family = programs.find(key)
@@ -189,7 +193,7 @@ def _find(
         programs.keep((key, sizes), call_program)
     if call_program.compute is None:
         return call_program, ()
-    contents = call_program.compute(floats)
+    contents = call_program.compute.values(floats)
     return None if FAILED in contents else (call_program, contents)
 
 
@@ -218,7 +222,7 @@ def _record(
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
             return compute(None, arrays)[0]
-        parameters = parameters_of(functions, floats) if floats else None
+        parameters = _parameters_for(context, key, floats, functions) if floats else None
         # Most calls of a key have the same sizes, so the first one is recorded for its sizes alone. Calls of further
         # sizes are recorded for any sizes.
         family = context.programs.find(_key_for(context, key, floats))
@@ -247,6 +251,21 @@ def _record(
         return whole
 
 
+def _parameters_for(context: DeviceContext, key: Hashable, floats: Sequence[Any], functions: Hashable) -> Parameters:
+    """Return the parameters of a call that is to be recorded: its floats, and its integers if they have changed."""
+    programs = context.programs
+    parameters, variants = parameters_of(functions, floats), programs.get(key)
+    integers = [leaf for leaf in parameters.leaves if type(leaf.value) in INTEGERS]
+    if not integers:
+        return parameters
+    values = tuple([leaf.value for leaf in integers])
+    if not isinstance(variants, _Variants):
+        variants = programs.keep(key, _Variants(integers, values))
+    elif variants.integers not in (None, values):
+        variants = programs.keep(key, _Variants())
+    return parameters if variants.integers is None else parameters_of(functions, floats, integers=False)
+
+
 def _keep(
     context: DeviceContext, key: Hashable, sizes: tuple[int, ...], recording: Recording, template: ProgramTemplate
 ) -> None:
@@ -254,10 +273,10 @@ def _keep(
     parameters, programs = recording.parameters, context.programs
     if parameters is not None:
         variants = programs.get(key)
-        expressions = variants.expressions if isinstance(variants, _Variants) else ()
-        revealed = {expression.structure: expression for expression in (*expressions, *parameters.revealed.values())}
-        if len(revealed) > len(expressions):
-            variants = programs.keep(key, _Variants(tuple(revealed.values())))
+        known = variants if isinstance(variants, _Variants) else _Variants()
+        revealed = {expression.structure: expression for expression in known.expressions} | parameters.revealed
+        if len(revealed) > len(known.expressions):
+            variants = programs.keep(key, _Variants(revealed.values(), known.integers))
         if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)
     compute = Computation(recording.contents) if recording.contents else None

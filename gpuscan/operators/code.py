@@ -6,14 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
 
 from gpuscan import templates
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, HashedOnce
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import Expression, concatenate, present
+from gpuscan.operators.parameters import Expression, concatenate, derive, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import enclose_source, has_loops
 from gpuscan.operators.wgsl_arithmetic import (
@@ -26,6 +29,7 @@ from gpuscan.operators.wgsl_arithmetic import (
     literal,
     low_bits_suffice,
     neutral_of,
+    number_from_words,
     spell_node,
 )
 from gpuscan.sizes import concrete
@@ -61,12 +65,13 @@ class Code(HashedOnce):
         neutral: the words of the operand that changes no bit of the other one; None if they are unknown.
         reads: for each field of the result, the fields of the only or the left operand that it depends on; None if they
             are unknown.
-        captured: float and complex constants of the user's function that the text has no values of. It reads them from
-            `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
-            has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
-            that differs only in these values is equal. An expression computes them if they come from parameters.
+        captured: float and complex constants of the user's function that the text has no values of, and integers that
+            come from parameters. It reads them from `captured`, a uniform buffer (shaders/shared/captured.wgsl), so
+            that a function with other constants has the same text and needs no compilation, and no compiler
+            simplifies what is computed with them. Code that differs only in these values is equal. An expression
+            computes them if they come from parameters.
         captured_floats: the number of vectors of four float32, which hold the float32 and complex64 constants.
-        captured_words: the number of vectors of four words that follow, which hold the float64 constants.
+        captured_words: the number of vectors of four words that follow, which hold the float64 and integer constants.
     """
 
     source: str
@@ -143,7 +148,7 @@ def combine_code(
     arguments = (("a", element), ("b", element))
     nodes = reachable([node for field_nodes in traced.fields for node in field_nodes])
     late = low_bits_suffice(nodes)
-    captured = _Captured("combine", traced if captures and operator.kinds is None else None)
+    captured = _Captured("combine", traced if captures and operator.kinds is None else None, native_int64)
     names = captured.names
     source = emit(
         signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
@@ -197,7 +202,7 @@ def map_code(
     """
     traced = trace_map(function, element, name)
     signature = f"fn {name}(x: {argument_type}) -> {result_type}"
-    captured = _Captured(name, traced if captures else None)
+    captured = _Captured(name, traced if captures else None, native_int64)
     arguments, names = (("x", element),), captured.names
     source = emit(
         signature, arguments, traced.fields, traced.element, result_type, native_int64, names=names, fixed=fixed
@@ -247,30 +252,56 @@ class _Captured:
 
     Attributes:
         names: how WGSL spells each of them, by the index of its node.
-        content: the bytes of all of them, or the expression that gives these: float32 and complex64, then float64, each
-            kind in whole vectors of 16 bytes.
+        content: the bytes of all of them, or the expression that gives these: float32 and complex64, then float64 and
+            integers, each kind in whole vectors of 16 bytes.
         floats: the vectors of the first kind.
         words: the vectors of the second kind.
     """
 
-    def __init__(self, function: str, traced: Result | None) -> None:
+    def __init__(self, function: str, traced: Result | None, native_int64: bool) -> None:
         fields = () if traced is None else traced.fields
         nodes = reachable([node for nodes in fields for node in nodes])
-        constants = [node for node in nodes if node.is_constant and node.scalar.kind in ("float", "complex")]
+        constants = [node for node in nodes if node.is_constant and _is_captured(node)]
         if sum(node.scalar.words for node in constants) > MAX_CAPTURED_WORDS:
             constants = []
         # A complex number does not cross from one vector into the next if these come first.
         pairs = [node for node in constants if node.scalar.kind == "complex"]
         singles = [node for node in constants if node.scalar.kind == "float" and node.scalar.bits <= 32]
-        wide = [node for node in constants if node.scalar.name == "float64"]
+        wide = [node for node in constants if node.scalar.kind != "complex" and node.scalar.bits == 64]
+        narrow = [node for node in constants if node.scalar.kind in _INTEGER_KINDS and node.scalar.bits <= 32]
         self.names = {node.index: _parts(f"captured.{function}", 2 * i, 2) for i, node in enumerate(pairs)}
         first = 2 * len(pairs)
         self.names |= {node.index: _parts(f"captured.{function}", first + i, 1) for i, node in enumerate(singles)}
         for i, node in enumerate(wide):
-            self.names[node.index] = f"f64_from_words({_parts(f'captured.{function}_words', 2 * i, 2)})"
-        floats, words = _in_vectors(pairs + singles), _in_vectors(wide)
+            words_of_number = _parts(f"captured.{function}_words", 2 * i, 2)
+            self.names[node.index] = number_from_words(words_of_number, node.scalar, native_int64)
+        for i, node in enumerate(narrow, 2 * len(wide)):
+            word = _parts(f"captured.{function}_words", i, 1)
+            self.names[node.index] = number_from_words(word, node.scalar, native_int64)
+        floats, words = _in_vectors(pairs + singles), _in_vectors(wide + narrow)
         self.content = concatenate((*floats, *words))
         self.floats, self.words = _size_of(floats) // 16, _size_of(words) // 16
+
+
+# The kinds of integers.
+_INTEGER_KINDS = ("signed", "unsigned")
+
+
+def _is_captured(node: Node) -> bool:
+    """Return True for a constant that a shader reads from a buffer: a float, or an integer that is not revealed.
+
+    An integer is revealed where a shader needs a literal, such as the number of bits of a shift.
+    """
+    if node.scalar.kind in _INTEGER_KINDS:
+        return type(node.data) is Expression and not node.data.is_revealed
+    return node.scalar.kind in ("float", "complex")
+
+
+# Expressions of the same function are equal if they have the same object.
+@lru_cache(maxsize=8)
+def _word_of(dtype: AnyDType) -> Callable[[bytes], bytes]:
+    """Return the function that makes a whole word of the bytes of a narrow integer."""
+    return lambda number: np.frombuffer(number, dtype).astype(f"{dtype.kind}4").tobytes()
 
 
 def _parts(array: str, first: int, count: int) -> str:
@@ -280,7 +311,12 @@ def _parts(array: str, first: int, count: int) -> str:
 
 def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
     """Return the numbers of constants, as they are computed with, and what fills the last vector of 16 bytes."""
-    numbers = [node.data for node in constants]
+    numbers = [
+        derive(_word_of(node.scalar.dtype), node.data)
+        if node.scalar.kind in _INTEGER_KINDS and node.scalar.bits < 32
+        else node.data
+        for node in constants
+    ]
     return [*numbers, bytes(-_size_of(numbers) % 16)]
 
 

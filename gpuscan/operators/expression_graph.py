@@ -25,7 +25,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
+from gpuscan.operators.parameters import Expression, bytes_in, derive, integer_bytes_in, of_bytes, present, reveal
 from gpuscan.operators.source_location import running_line
 
 # What a function of a number returns.
@@ -184,8 +184,11 @@ class Graph:
 
     def constant(self, value: object, scalar: Scalar) -> Node:
         """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
+        dtype = compute_dtype(scalar)
+        is_python_integer = type(value) is Expression and type(value.value) is int and dtype.kind in "iu"
         with np.errstate(all="ignore"):
-            return self._node("constant", (), scalar, derive(bytes_in(compute_dtype(scalar)), value))
+            to_bytes = integer_bytes_in(dtype) if is_python_integer else bytes_in(dtype)
+            return self._node("constant", (), scalar, derive(to_bytes, value))
 
     def constant_again(self, node: Node) -> Node:
         """Return the node of a constant of another graph."""

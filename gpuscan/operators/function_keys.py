@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.parameters import FLOATS, Parameter, Parameters, Switch
+from gpuscan.operators.parameters import NUMBERS, Expression, Parameter, Parameters, Switch, is_replaced
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
@@ -49,7 +49,7 @@ class _NeedsFloatsError(Exception):
     """A function cannot be called with parameters in the place of its floats."""
 
 
-def function_key(function: object, *, numbers: bool = True, floats: list[float] | None = None) -> Hashable | None:
+def function_key(function: object, *, numbers: bool = True, floats: list[Any] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, and short arrays
@@ -58,9 +58,9 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the floats of Python and NumPy that the function and the functions in it close over,
-            have as defaults, or get from a `functools.partial`, also in tuples. Their order is the order in which
-            `with_parameters` replaces them. The key does not have their values then.
+        floats: a list that gets the floats and integers of Python and NumPy that the function and the functions in it
+            close over, have as defaults, or get from a `functools.partial`, also in tuples. Their order is the order
+            in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):
@@ -72,7 +72,7 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
     """
     try:
         if floats is not None:
-            found_floats: list[float] = []
+            found_floats: list[Any] = []
             try:
                 key = _value_key(function, numbers, [], found_floats)
             except _NeedsFloatsError:
@@ -96,8 +96,9 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
 
     def replacement(value: Any) -> Any:
         value_type = type(value)
-        if value_type in FLOATS:
-            return Parameter(next(leaves))
+        if is_replaced(value):
+            leaf = next(leaves)
+            return Parameter(leaf) if type(leaf) is Expression else leaf
         if value_type is tuple:
             return tuple(map(replacement, value))
         if value_type is partial:
@@ -136,7 +137,7 @@ def has_closure(function: object) -> bool:
 
 
 def _value_key(
-    value: Any, numbers: bool, within: Sequence[object], floats: list[float] | None = None, *, by_name: bool = False
+    value: Any, numbers: bool, within: Sequence[object], floats: list[Any] | None = None, *, by_name: bool = False
 ) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
@@ -150,7 +151,7 @@ def _value_key(
     value_type = type(value)
     if value_type is FunctionType:
         return _code_key(value, numbers, within, floats, by_name)
-    if value_type in FLOATS and floats is not None and not by_name:
+    if floats is not None and not by_name and value_type in NUMBERS and is_replaced(value):
         floats.append(value)
         return Parameter, value_type
     if value_type is Switch:
@@ -205,18 +206,18 @@ def _is_of_fixed(module: object) -> bool:
 
 
 def _code_key(
-    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[float] | None, by_name: bool
+    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[Any] | None, by_name: bool
 ) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):
         return function
     if floats is not None and _needs_floats(function.__code__):
         raise _NeedsFloatsError
-    if any(function is outer for outer in within):
+    if function in within:
         if floats is not None:
             # It would have to call itself with parameters.
             raise _NeedsFloatsError
-        return "recursive", [function is outer for outer in within].index(True)
+        return "recursive", within.index(function)
     names = _names_of(function.__code__)
     # The attributes of a function may be read by its name. gpuscan's functions do not do so.
     if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.operators.parameters import FLOATS, Expression, Parameter, derive, reveal
+from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, derive, reveal
 
 
 class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -85,43 +85,38 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), name)
 
 
-class IntegerParameter(ParameterArray):
-    """An integer of Python that later calls may replace, as an array of shape () of int64.
-
-    Unlike an array of NumPy, it takes the dtype of the other operands, and has to fit it.
-    """
-
-    def bytes_in(self, dtype: AnyDType) -> bytes | Expression:
-        """Return the bytes of the integer in a dtype of integers, filled up with zeros to a whole word.
-
-        Raises:
-            OverflowError: it does not fit.
-        """
-        return derive(_bytes_in, self.expression, dtype)
-
-    def as_float(self) -> Parameter:
-        """Return the integer as a float.
-
-        Raises:
-            OverflowError: it would be rounded.
-        """
-        number = derive(_as_float, self.expression)
-        assert isinstance(number, Expression)
-        return Parameter(number)
-
-
-def _bytes_in(number: AnyArray, dtype: AnyDType) -> bytes:
-    return int(number).to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
-
-
-def _as_float(number: AnyArray) -> float:
-    if abs(int(number)) > 1 << 53:
-        raise OverflowError
-    return float(number)
-
-
 # An array that is not on a device.
 HostArray: TypeAlias = AnyArray | ParameterArray
+
+
+def integer_in(number: Parameter, dtype: AnyDType) -> bytes | Expression:
+    """Return the bytes of an integer in a dtype of integers, filled up with zeros to a whole word.
+
+    Raises:
+        OverflowError: it does not fit.
+    """
+    return derive(_bytes_in, number._expression, dtype)
+
+
+def as_float(number: Parameter) -> Parameter:
+    """Return an integer as a float.
+
+    Raises:
+        OverflowError: it would be rounded.
+    """
+    expression = derive(_as_float, number._expression)
+    assert isinstance(expression, Expression)
+    return Parameter(expression)
+
+
+def _bytes_in(number: int, dtype: AnyDType) -> bytes:
+    return number.to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
+
+
+def _as_float(number: int) -> float:
+    if abs(number) > 1 << 53:
+        raise OverflowError
+    return float(number)
 
 
 def broadcast_array(array: Any, shape: tuple[int, ...]) -> Any:
@@ -175,7 +170,7 @@ def compute_array(function: Callable[..., AnyArray], *operands: object) -> HostA
             not depend on the numbers.
         operands: numbers, parameters and constants with a text of their own.
     """
-    given = [operand._expression if is_float_parameter(operand) else operand for operand in operands]
+    given = [operand._expression if is_number_parameter(operand) else operand for operand in operands]
     array: HostArray = _array_of(derive(function, *given))
     return array
 
@@ -199,9 +194,9 @@ def as_parameter_array(value: Any) -> ParameterArray | None:
     """Return a number, an array, or a list or tuple of numbers with parameters among them as an array; else None."""
     if isinstance(value, ParameterArray):
         return value
-    if is_float_parameter(value):
+    if is_number_parameter(value):
         array = compute_array(np.asarray, value)
-    elif type(value) in (list, tuple) and any(map(is_float_parameter, value)):
+    elif type(value) in (list, tuple) and any(map(is_number_parameter, value)):
         array = compute_array(_join_numbers, *value)
     else:
         return None
@@ -219,6 +214,11 @@ def words_of_floats(floats: HostArray) -> list[Any]:
 def is_float_parameter(value: object) -> TypeGuard[Parameter]:
     """Return True for a parameter in the place of a float of Python or NumPy."""
     return type(value) is Parameter and value.number_type in FLOATS
+
+
+def is_number_parameter(value: object) -> TypeGuard[Parameter]:
+    """Return True for a parameter in the place of a float or an integer of Python or NumPy."""
+    return is_float_parameter(value) or (type(value) is Parameter and value.number_type in INTEGERS)
 
 
 def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:

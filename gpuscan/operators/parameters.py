@@ -12,6 +12,7 @@ import functools
 import math
 import operator
 import struct
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,10 +33,18 @@ T = TypeVar("T")
 _NUMBERS = frozenset({bool, int, float, complex})
 # The types of the floats that are parameters. NumPy's keep their dtype.
 FLOATS = frozenset({float, np.float16, np.float32, np.float64})
+# The types of the integers that are parameters once they have changed.
+INTEGERS = frozenset({int, *(np.dtype(f"{kind}{size}").type for kind in "iu" for size in (1, 2, 4, 8))})
+# The types of all these numbers.
+NUMBERS = FLOATS | INTEGERS
+# Python's integers in this range can be parameters. NumPy converts them without an array of objects.
+LEAST_INTEGER, GREATEST_INTEGER = -(1 << 63), (1 << 63) - 1
 # In these types, equal values have equal bits. In floats they may not: 0.0 equals -0.0.
-_EXACT = frozenset({bool, int, bytes})
-# Operations that raise errors for some floats.
-_FALLIBLE = frozenset({operator.truediv, operator.floordiv, operator.mod, operator.pow})
+_EXACT = INTEGERS | {bool, bytes}
+# Operations that raise errors for some numbers.
+_FALLIBLE = frozenset(
+    {operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.lshift, operator.rshift}
+)
 # The most operations of an expression: the time to compare two of them grows with it.
 _MAX_SIZE = 1024
 # How many sets of parameters are kept for later calls.
@@ -87,6 +96,11 @@ class Expression:
     def __repr__(self) -> str:
         return f"Expression({self.structure!r}, value={self.value!r})"
 
+    @property
+    def is_revealed(self) -> bool:
+        """True if all programs of the call depend on the value."""
+        return self.structure in self.parameters.revealed
+
     def reveal(self) -> Any:
         """Return the value, on which the program depends from now on."""
         if type(self.value) is Size:
@@ -134,6 +148,11 @@ def _is_defined(value: object) -> bool:
     return True
 
 
+def is_between(number: int, least: int, most: int) -> bool:
+    """Return True if a number is in a range."""
+    return least <= number <= most
+
+
 def present(value: object) -> Any:
     """Return the value of an expression for the floats that the call has, and any other value as it is."""
     return value.value if type(value) is Expression else value
@@ -150,15 +169,34 @@ def reveal(value: object) -> Any:
 
 def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
     """Join bytes to one value."""
-    return derive(join_bytes, *parts)
+    if len(parts) == 1:
+        return parts[0]
+    return derive(operator.add if len(parts) == 2 else join_bytes, *parts)
 
 
-_bits = struct.Struct("<d").pack
+_bits, _float32_bits = struct.Struct("=d").pack, struct.Struct("=f").pack
 
 
 def bits_of(value: Any) -> bytes:
-    """Return the bits of a float of a known type, or of an array of a known shape and dtype."""
-    return _bits(value) if type(value) is float else value.tobytes()
+    """Return bytes that tell numbers of a known type apart, or arrays of a known shape and dtype."""
+    if type(value) is float:
+        return _bits(value)
+    return repr(value).encode() if type(value) is int else value.tobytes()
+
+
+# Types of values that Python computes without NumPy, and so without warnings.
+_PYTHON_TYPES = frozenset({bool, int, float, bytes})
+
+
+def _is_quiet(expression: Expression) -> bool:
+    """Return True if NumPy never warns while a step is computed."""
+    function, operands = expression.function, expression.operands
+    if not {type(operand.value) for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
+        return False
+    is_of_python = isinstance(function, (type(operator.add), operator.methodcaller))
+    return (
+        is_of_python or function in (_is_defined, is_between, join_bytes) or getattr(function, "pack", None) is not None
+    )
 
 
 class Computation:
@@ -166,6 +204,10 @@ class Computation:
 
     Args:
         expressions: the expressions, of floats of one kind of call.
+
+    Attributes:
+        values: a function that returns the values of the expressions for the floats of a call; `FAILED` for each that
+            is not defined for these floats.
     """
 
     def __init__(self, expressions: Iterable[Expression]) -> None:
@@ -175,6 +217,7 @@ class Computation:
         # What each step computes one more value from: the index of a float or of a step, or ~ the index of a constant.
         steps: list[tuple[Callable[..., object], list[int]]] = []
         step_numbers: dict[Hashable, int] = {}
+        self.values = self._compute
 
         def index_of(operand: object) -> int:
             if type(operand) is not Expression:
@@ -186,6 +229,8 @@ class Computation:
             if operand.structure not in step_numbers:
                 operands = [index_of(item) for item in operand.operands]
                 steps.append((operand.function, operands))
+                if not _is_quiet(operand):
+                    self.values = self._compute_quietly
                 step_numbers[operand.structure] = count + len(steps) - 1
             return step_numbers[operand.structure]
 
@@ -200,73 +245,98 @@ class Computation:
         ]
         self._results = [index(item) for item in results]
 
-    def __call__(self, floats: Sequence[Any]) -> list[object]:
-        """Return the values of the expressions; `FAILED` for each that is not defined for these floats."""
+    def _compute_quietly(self, floats: Sequence[Any]) -> list[object]:
+        """Return the values without NumPy's warnings. Entering and leaving this state takes three Python calls."""
+        with np.errstate(all="ignore"):
+            return self._compute(floats)
+
+    def _compute(self, floats: Sequence[Any]) -> list[object]:
         values: list[Any] = [*self._constants, *floats]
         value_of = values.__getitem__
         failed = False
-        as_array, read = np.asarray, np.frombuffer
-        with np.errstate(all="ignore"):
-            for function, operands in self._steps:
-                if failed and any(value_of(operand) is FAILED for operand in operands):
-                    values.append(FAILED)
-                    continue
-                try:
-                    # Most steps are these functions. A call of such a function takes a few times as long.
-                    function_type = type(function)
-                    if function_type is BytesIn:
-                        value = as_array(values[operands[0]]).astype(function.dtype).tobytes()
-                    elif function_type is OfBytes and len(operands) == 1:
-                        value = function.function(read(values[operands[0]], function.sources[0])[0])
-                    elif function_type is OfBytes and len(operands) == 2:
-                        one, two = function.sources
-                        value = function.function(read(values[operands[0]], one)[0], read(values[operands[1]], two)[0])
+        read = np.frombuffer
+        for function, operands in self._steps:
+            if failed and any(value_of(operand) is FAILED for operand in operands):
+                values.append(FAILED)
+                continue
+            try:
+                # Most steps are these functions. A call of such a function takes a few times as long.
+                function_type = type(function)
+                if function_type is BytesIn:
+                    value = values[operands[0]]
+                    if function.pack is None or type(value) is not float:
+                        value = function(value)
                     else:
-                        value = function(*map(value_of, operands))
-                    values.append(value)
-                except Exception:
-                    failed = True
-                    values.append(FAILED)
+                        try:
+                            value = function.pack(value)
+                        except OverflowError:
+                            value = function.pack(math.copysign(math.inf, value))
+                elif function_type is OfBytes and len(operands) == 1:
+                    value = function.function(read(values[operands[0]], function.sources[0])[0])
+                elif function_type is OfBytes and len(operands) == 2:
+                    one, two = function.sources
+                    value = function.function(read(values[operands[0]], one)[0], read(values[operands[1]], two)[0])
+                else:
+                    value = function(*map(value_of, operands))
+                values.append(value)
+            except Exception:
+                failed = True
+                values.append(FAILED)
         return list(map(value_of, self._results))
 
 
 # ----- Sets of parameters
 
 
+def is_replaced(value: object) -> bool:
+    """Return True for a number of a function that can be a parameter."""
+    if type(value) is int:
+        return LEAST_INTEGER <= value <= GREATEST_INTEGER
+    return type(value) in NUMBERS
+
+
 class Parameters:
-    """The floats of a call, and its short arrays that are parameters.
+    """The numbers of a call that are not a part of its key: floats, integers, and short arrays.
+
+    Args:
+        floats: their values, in the order in which `gpuscan.operators.function_keys` finds them.
+        integers: False to leave the integers as they are. Later calls of the same program have to have the same.
 
     Attributes:
-        floats: their values, in the order in which `gpuscan.operators.function_keys` finds them.
+        floats: as above.
         revealed: the expressions with values that programs of the call depend on, by their structure. It only grows.
+        leaves: for each number its expression, or the number itself if it is left as it is.
     """
 
-    def __init__(self, floats: Sequence[object]) -> None:
+    def __init__(self, floats: Sequence[object], integers: bool = True) -> None:
         # The caller may write to its arrays later.
         self.floats = tuple([value.copy() if type(value) is np.ndarray else value for value in floats])
         self.revealed: dict[Hashable, Expression] = {}
-        self.leaves = [Expression(self, None, (), value, index) for index, value in enumerate(self.floats)]
+        self.leaves: list[Any] = [
+            Expression(self, None, (), value, index) if integers or type(value) not in INTEGERS else value
+            for index, value in enumerate(self.floats)
+        ]
 
     def reveal_all(self) -> None:
-        """Make programs of the call depend on all the floats."""
+        """Make programs of the call depend on all the numbers."""
         for leaf in self.leaves:
-            leaf.reveal()
+            reveal(leaf)
 
 
 _sets: RecentValues[Hashable, Parameters] = RecentValues(_MAX_SETS)
 _lock = threading.Lock()
 
 
-def parameters_of(functions: Hashable, floats: Sequence[object]) -> Parameters:
+def parameters_of(functions: Hashable, floats: Sequence[object], integers: bool = True) -> Parameters:
     """Return the parameters of a call. Calls of the same functions and floats share them, with what is revealed.
 
     Args:
         functions: the keys of the functions, without the floats.
-        floats: the floats.
+        floats, integers: as in `Parameters`.
     """
-    key = functions, *map(bits_of, floats)
+    key = functions, integers, *map(bits_of, floats)
     with _lock:
-        return _sets.find(key) or _sets.keep(key, Parameters(floats))
+        return _sets.find(key) or _sets.keep(key, Parameters(floats, integers))
 
 
 # ----- Functions
@@ -391,13 +461,18 @@ class Parameter:
     __add__, __radd__ = _operation(operator.add), _operation(operator.add, swapped=True)
     __sub__, __rsub__ = _operation(operator.sub), _operation(operator.sub, swapped=True)
     __mul__, __rmul__ = _operation(operator.mul), _operation(operator.mul, swapped=True)
+    __and__, __rand__ = _operation(operator.and_), _operation(operator.and_, swapped=True)
+    __or__, __ror__ = _operation(operator.or_), _operation(operator.or_, swapped=True)
+    __xor__, __rxor__ = _operation(operator.xor), _operation(operator.xor, swapped=True)
+    __lshift__, __rlshift__ = _operation(operator.lshift), _operation(operator.lshift, swapped=True)
+    __rshift__, __rrshift__ = _operation(operator.rshift), _operation(operator.rshift, swapped=True)
     __truediv__, __rtruediv__ = _operation(operator.truediv), _operation(operator.truediv, swapped=True)
     __floordiv__, __rfloordiv__ = _operation(operator.floordiv), _operation(operator.floordiv, swapped=True)
     __mod__, __rmod__ = _operation(operator.mod), _operation(operator.mod, swapped=True)
     __lt__, __le__, __gt__, __ge__ = map(_operation, (operator.lt, operator.le, operator.gt, operator.ge))
     __eq__, __ne__ = map(_operation, (operator.eq, operator.ne))
     __bool__, __int__, __complex__ = _question(bool), _question(int), _question(complex)
-    __float__ = _question(float)
+    __float__, __index__ = _question(float), _question(operator.index)
     __trunc__, __floor__, __ceil__ = _question(math.trunc), _question(math.floor), _question(math.ceil)
     __hash__ = _question(hash)
     __repr__, __str__, __format__ = _question(repr), _question(str), _question(format)
@@ -421,6 +496,9 @@ class Parameter:
 
     def __abs__(self) -> object:
         return _record(operator.abs, self)
+
+    def __invert__(self) -> object:
+        return _record(operator.invert, self)
 
     def __divmod__(self, other: object) -> tuple[object, object]:
         return self // other, self % other
@@ -489,15 +567,23 @@ class BytesIn:
 
     Args:
         dtype: the type.
+
+    Attributes:
+        pack: the same function of a float of Python, which raises OverflowError for an infinite result; None for some
+            dtypes. NumPy would warn of such a result.
     """
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "pack")
 
     def __init__(self, dtype: AnyDType) -> None:
         self.dtype = dtype
+        self.pack = {np.dtype(np.float32): _float32_bits, np.dtype(np.float64): _bits}.get(dtype)
 
     def __call__(self, number: object) -> bytes:
-        return np.asarray(number).astype(self.dtype).tobytes()
+        array = np.asarray(number)
+        if array.dtype.hasobject:
+            raise OverflowError  # an integer of more than 64 bits
+        return array.astype(self.dtype).tobytes()
 
 
 class OfBytes:
@@ -521,4 +607,12 @@ class OfBytes:
 
 # Expressions of the same function are equal if they have the same object.
 bytes_in = functools.lru_cache(maxsize=64)(BytesIn)
+
+
+@functools.lru_cache(maxsize=16)
+def integer_bytes_in(dtype: AnyDType) -> Callable[[int], bytes]:
+    """Return a function that gives the bytes of a Python integer in a type, and raises OverflowError if it has none."""
+    return operator.methodcaller("to_bytes", dtype.itemsize, sys.byteorder, signed=dtype.kind == "i")
+
+
 of_bytes = functools.lru_cache(maxsize=512)(OfBytes)

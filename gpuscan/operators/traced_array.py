@@ -17,12 +17,15 @@ from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
-from gpuscan.operators.parameters import FLOATS, Parameter, reveal
+from gpuscan.operators.parameters import FLOATS, INTEGERS, Parameter, derive, is_between, reveal
 from gpuscan.operators.source_location import SingleNumberError, operator_error, running_line
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.sizes import has_size
 
 Python = (bool, int, float, complex)
+_PYTHON_NUMBERS = frozenset({int, float, complex})
+# The types of numbers that parameters can stand for in a graph.
+_NUMBERS = FLOATS | INTEGERS | _PYTHON_NUMBERS
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 # The traced form of each NumPy function; `gpuscan.operators.traced_functions` fills it.
@@ -363,7 +366,8 @@ def constant_like(like: Traced, value: object) -> Traced:
 
 
 def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
-    if type(value) is Parameter and (value.number_type in FLOATS or value.number_type is complex):
+    if type(value) is Parameter and value.number_type in _NUMBERS:
+        check_fits(value, scalar)
         nodes = np.empty((), dtype=object)
         nodes[()] = graph.constant(value._expression, scalar)
         return Traced(graph, nodes, scalar)
@@ -378,23 +382,33 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
     return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
 
 
-def fits(value: object, scalar: Scalar) -> bool:
+def is_python_integer(value: object) -> bool:
+    """Return True for an integer of Python, or a parameter in its place."""
+    return type(value) is int or (type(value) is Parameter and value.number_type is int)
+
+
+def fits(value: Any, scalar: Scalar) -> bool:
     """Return True unless the value is a Python int that the integer type cannot hold."""
-    if type(value) is not int or scalar.kind not in ("signed", "unsigned"):
+    if not is_python_integer(value) or scalar.kind not in ("signed", "unsigned"):
         return True
     limits = np.iinfo(scalar.dtype)
-    return bool(limits.min <= value <= limits.max)
+    least, most = int(limits.min), int(limits.max)
+    if type(value) is not Parameter:
+        return is_between(value, least, most)
+    # For a later number that does not fit, a program has no bytes of the constant.
+    return is_between(value.present, least, most) or bool(reveal(derive(is_between, value._expression, least, most)))
 
 
 def check_fits(value: object, scalar: Scalar) -> None:
     if not fits(value, scalar):
+        value = value.present if type(value) is Parameter else value  # the message does not reveal it
         raise operator_error(f"the Python number {value} does not fit {scalar.name}; write np.int64({value})")
 
 
 def is_weak(value: object) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     if type(value) is Parameter:
-        return value.number_type in (float, complex)
+        return value.number_type in _PYTHON_NUMBERS
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
 
 
@@ -429,7 +443,11 @@ def choose_signed(value: Traced, traced: Sequence[Traced]) -> AnyDType | None:
 
 
 def _is_negative(node: Node) -> bool:
-    return node.is_constant and node.scalar.kind == "signed" and bool(node.value < 0)
+    return node.is_constant and node.scalar.kind == "signed" and node.reveal(_is_below_zero)
+
+
+def _is_below_zero(value: Any) -> bool:
+    return bool(value < 0)
 
 
 def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
@@ -442,7 +460,7 @@ def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
         if narrow is not None and not issubclass(of_value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(number_type for number_type in (int, float, complex) if issubclass(of_value, number_type))
-    if type(value) is Parameter and value.number_type in FLOATS:
+    if type(value) is Parameter and value.number_type in _NUMBERS:
         return np.dtype(value.number_type)
     value = reveal(value)
     dtype = np.asarray(value).dtype

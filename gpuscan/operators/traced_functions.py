@@ -26,6 +26,7 @@ from gpuscan.operators.traced_array import (
     dtype_or_type,
     elementwise,
     find_scalar,
+    is_python_integer,
     join_numbers,
     operand,
     weak_dtype,
@@ -132,8 +133,8 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
     if isinstance(x, Traced) and x.scalar.kind in ("signed", "unsigned"):
         # As in NumPy, a Python number that excludes no number of the type is not a bound.
         limits = np.iinfo(x.dtype)
-        low = None if type(low) is int and low <= limits.min else low
-        high = None if type(high) is int and high >= limits.max else high
+        low = None if is_python_integer(low) and low <= limits.min else low
+        high = None if is_python_integer(high) and high >= limits.max else high
     if low is None and high is None:
         return np.positive(x)
     if low is not None and high is not None:

@@ -127,7 +127,7 @@ def _integer_division(name: str) -> Rewrite:
     """Make ``//`` and ``%`` by a constant zero a zero, as NumPy has it: WGSL refuses such a division."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
-        if args[1].is_constant and args[1].value == 0:
+        if args[1].equals(0):
             return graph.constant(0, result)
         return graph.apply(name, args, result)
 

@@ -163,6 +163,16 @@ def literal(value: Any, scalar: Scalar, native_int64: bool) -> Text:
     return Text(f"{number}{suffix}", ATOM if number >= 0 else UNARY)
 
 
+def number_from_words(words: str, scalar: Scalar, native_int64: bool) -> str:
+    """Return the WGSL of an integer or a float64 of its words; narrow integers take a whole word."""
+    form = form_of(scalar, native_int64)
+    if form in ("u32", "wide_signed", "wide_unsigned"):
+        return words
+    if form in ("i32", "f64"):
+        return f"bitcast<i32>({words})" if form == "i32" else f"f64_from_words({words})"
+    return f"bitcast<{form}>(u64({words[:-1]}) | (u64({words[:-2]}{words[-1]}) << 32u))"
+
+
 def _float_literal(value: Any, form: str) -> Text:
     number: Any = np.float64(value) if form == "f64" else np.float32(value)
     if np.isfinite(number) and (number == 0 or abs(number) >= np.finfo(number.dtype).tiny):

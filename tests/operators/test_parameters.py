@@ -98,7 +98,7 @@ def test_expressions_are_computed_again() -> None:
 
         parameters = Parameters((1.5, -0.3))
         found: Any = compute(*map(Parameter, parameters.leaves))
-        again = Computation([found._expression, *parameters.revealed.values()])
+        again = Computation([found._expression, *parameters.revealed.values()]).values
         for floats in ((1.5, -0.3), (0.0, -0.0), (1e300, 1e300), (math.inf, 2.0), (0.7, math.nan)):
             value: Any
             value, *defined = again(floats)
