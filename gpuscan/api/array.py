@@ -195,7 +195,9 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             return entries
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
-    @launchable_with("value", integers=["value"], upload=lambda given: _protocols["upload_index"](given))
+    @launchable_with(
+        "value", integers=["value"], counts=["index"], upload=lambda given: _protocols["upload_index"](given)
+    )
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements at an index, broadcast and converted as NumPy does it.
 

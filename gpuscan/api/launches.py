@@ -27,6 +27,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, Parameters, is_replaced
 from gpuscan.planning.strategies import STRATEGY_VARIABLE
+from gpuscan.sizes import Size
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,15 +87,19 @@ class CallKey:
         operand: True while the key of an operand is made.
         array_operands: True if operands can be short arrays of NumPy, which are parameters of the program like floats.
         integers: True while integers of the operand are parameters as well.
+        counts: True while integers of the argument are sizes.
+        integer_sizes: the integers of arguments that are sizes. They come after the sizes of the arrays.
         has_operands: True if a float is an operand.
     """
 
     __slots__ = (
         "array_operands",
         "arrays",
+        "counts",
         "floats",
         "functions",
         "has_operands",
+        "integer_sizes",
         "integers",
         "operand",
         "parameter_starts",
@@ -102,15 +107,16 @@ class CallKey:
     )
 
     def __init__(self, array_operands: bool) -> None:
-        self.operand = self.has_operands = self.integers = False
+        self.operand = self.has_operands = self.integers = self.counts = False
         self.array_operands = array_operands
         self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
+        self.integer_sizes: list[int] = []
         self.floats: list[Any] = []
         self.functions: list[Hashable] = []
         self.parameter_starts: dict[int | str, int] = {}
 
-    def of_argument(self, value: object, name: int | str, operand: bool, integers: bool) -> Hashable:
+    def of_argument(self, value: object, name: int | str, operand: bool, integers: bool, counts: bool) -> Hashable:
         """Return the part of the key for an argument. The floats that a function closes over are parameters instead.
 
         Args:
@@ -118,6 +124,7 @@ class CallKey:
             name: the name of the argument, or its number within ``*arrays``.
             operand: True to make parameters of the floats of the argument as well.
             integers: True to make parameters of its integers.
+            counts: True to make sizes of its integers.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -128,9 +135,9 @@ class CallKey:
         if isinstance(value, _FUNCTIONS):
             part = function_key(value, floats=self.floats)
         else:
-            self.operand, self.integers = operand, integers
+            self.operand, self.integers, self.counts = operand, integers, counts
             part = self.of(value)
-            self.operand = self.integers = False
+            self.operand = self.integers = self.counts = False
         if part is None:
             raise _NoKeyError
         if len(self.floats) > first:
@@ -175,6 +182,9 @@ class CallKey:
             self.has_operands = True
             return Parameter, value_type
         if value_type in _PLAIN:
+            if self.counts and value_type is int:
+                self.integer_sizes.append(value)
+                return Size
             return value_type, value
         if isinstance(value, DeviceArray):
             return self._of_array(value)
@@ -260,6 +270,7 @@ def launchable(
     *,
     array_operands: bool = False,
     integers: frozenset[str] = frozenset(),
+    counts: Container[int | str] = (),
 ) -> F:
     """Let a function launch the program of an earlier call with the same key, if there was one.
 
@@ -270,6 +281,8 @@ def launchable(
         array_operands: True if these parameters take arrays of numbers as well. Short ones are parameters of the
             program as floats are.
         integers: the names of the parameters with integers that are parameters of the program, too.
+        counts: the names of the parameters with integers that say how many or where, as the lengths of arrays do. They
+            are sizes of the program.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
         upload: uploads the other arguments in NumPy that have to be checked or converted before.
@@ -341,8 +354,8 @@ def launchable(
                     key += () if part is None else (option, part)
                 elif value_type is not type(default) or value != default:
                     part = (
-                        call_key.of_argument(value, option, option in operands, option in integers)
-                        if value_type not in _PLAIN or option in integers
+                        call_key.of_argument(value, option, option in operands, option in integers, option in counts)
+                        if value_type not in _PLAIN or option in integers or option in counts
                         else (value_type, value)
                     )
                     key += option, part
@@ -359,7 +372,9 @@ def launchable(
             if other._context is not context:
                 return function(*arguments, **options)
 
-        def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[object, object]:
+        def compute(
+            parameters: Parameters | None, others: Sequence[object], integer_sizes: Iterator[object]
+        ) -> tuple[object, object]:
             if parameters is None and others is arrays:
                 return function(*arguments, **options), options.get("out")
             call_arguments: dict[int | str, Any] = dict(given)
@@ -378,6 +393,9 @@ def launchable(
                 call_arguments = {
                     option: replace_leaves(value, is_array, following) for option, value in call_arguments.items()
                 }
+                for option, value in call_arguments.items() if call_key.integer_sizes else ():
+                    if option in counts:
+                        call_arguments[option] = replace_leaves(value, _is_integer, integer_sizes)
             values = list(call_arguments.values())
             rest: dict[Any, Any] = dict(list(call_arguments.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
@@ -385,14 +403,18 @@ def launchable(
         # Decisions that depend on floats are remembered for each of the user's functions. If some floats are operands,
         # they are remembered for each key.
         functions = whole if call_key.has_operands else tuple(call_key.functions)
-        sizes = tuple(call_key.sizes)
+        sizes = (*call_key.sizes, *call_key.integer_sizes)
         return launch_or_record(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
 
     return call  # type: ignore[return-value]
 
 
 def launchable_with(
-    *operands: str, data: Iterable[str] = (), upload: Upload | None = None, integers: Iterable[str] = ()
+    *operands: str,
+    data: Iterable[str] = (),
+    upload: Upload | None = None,
+    integers: Iterable[str] = (),
+    counts: Iterable[str] = (),
 ) -> Callable[[F], F]:
     """Return the decorator `launchable` for functions with these operands, which are numbers or arrays of numbers."""
     return functools.partial(
@@ -402,6 +424,7 @@ def launchable_with(
         upload=upload,
         array_operands=True,
         integers=frozenset(integers),
+        counts=frozenset(counts),
     )
 
 
@@ -474,6 +497,10 @@ def _is_number(value: object) -> bool:
     return value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_ARRAY_BYTES
 
 
+def _is_integer(value: object) -> bool:
+    return type(value) is int
+
+
 def _is_float(value: object) -> bool:
     return type(value) in FLOATS
 
@@ -509,4 +536,6 @@ def replace_leaves(value: Any, condition: Callable[[object], bool], others: Iter
         return {name: replace_leaves(part, condition, others) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return value_type._make([replace_leaves(part, condition, others) for part in value])
+    if value_type is slice:
+        return slice(*(replace_leaves(part, condition, others) for part in (value.start, value.stop, value.step)))
     return value

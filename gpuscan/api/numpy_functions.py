@@ -34,6 +34,7 @@ from gpuscan.operators.parameters import as_parameter, reveal
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import check_choice, resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
+from gpuscan.sizes import Size
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -641,8 +642,11 @@ def _roll(a: object, shift: int | tuple[int, ...], axis: Axes = None) -> Array:
     if axis is None:
         return _roll(array.reshape(-1), shift, 0).reshape(array.shape)
     moves = [0] * array.ndim
-    for step, moved_axis in np.broadcast(shift, axis):
-        moves[resolve_axis(int(moved_axis), array.shape)] += int(step)
+    steps, axes = (tuple(given) if np.iterable(given) else (given,) for given in (shift, axis))
+    (count,) = np.broadcast_shapes((len(steps),), (len(axes),))
+    steps, axes = (given * count if len(given) == 1 else given for given in (steps, axes))
+    for step, moved_axis in zip(steps, axes, strict=True):
+        moves[resolve_axis(moved_axis, array.shape)] += step if type(step) is Size else int(step)
     result = new_array(array.device, None, array.shape, array.dtype)
     # Along each axis, the begin of the array goes after its end.
     cuts = [(step % max(n, 1), n) for step, n in zip(moves, array.shape, strict=True)]
@@ -666,29 +670,28 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
     return _broadcast_to(apart, pairs).copy().reshape(lengths)
 
 
-# Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
-# Functions that compute from integers as well.
-_OF_INTEGERS = frozenset({np.copyto, np.full_like, np.where, np.clip, np.diff})
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
-# Functions that take arrays of NumPy together with arrays on a device.
-_OF_ARRAYS = frozenset({np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append})
 _OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
-_launch_with_floats = launchable(apply_function, operands=_OPERANDS)
-_launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
-_launch_with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
+_with_floats = launchable(apply_function, operands=_OPERANDS)
+_with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
+_with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
+_with_counts = launchable(apply_function, counts=_OPERANDS)
+# How functions are launched that compute from numbers and arrays among their arguments, or that take counts and
+# positions. Numbers among the arguments of other functions are options.
+_LAUNCHES: dict[Callable[..., object], Callable[..., object]] = {
+    **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.quantile, np.histogram), _with_floats),
+    **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
+    **dict.fromkeys((np.copyto, np.full_like, np.where, np.clip, np.diff), _with_integers),
+    **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat), _with_counts),
+}
 
 
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
-    if function in _OF_INTEGERS:
-        return _launch_with_integers(function, args, options)
-    if function in _OF_ARRAYS:
-        return _launch_with_arrays(function, args, options)
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
         return apply_function(function, args, options)
-    return (_launch_with_floats if function in _OF_FLOATS else _launch)(function, args, options)
+    return _LAUNCHES.get(function, _launch)(function, args, options)
 
 
 answer_protocols(function=_answer)

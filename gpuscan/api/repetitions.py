@@ -75,7 +75,7 @@ def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices 
 @overload
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
 @takes_numpy("x")
-@launchable_with(upload=_upload_repeats)
+@launchable_with(upload=_upload_repeats, counts=["repeats"])
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
     """Return an array in which each entry of an axis is repeated, as `numpy.repeat` does.
 
@@ -108,14 +108,15 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
                [4, 4, 1, 1]])
     """
     structure, given = structure_and_leaves(x, only_moved=True)
-    if len({leaf.shape for leaf in given}) > 1 and axis is None:
+    # No sets, since the hash of a length would make it a part of the program.
+    if axis is None and any(leaf.shape != given[0].shape for leaf in given):
         raise ValueError("a bundle of arrays of several shapes was passed; pass the axis to repeat along")
     shaped = [as_some_array(leaf).reshape(-1) if axis is None else as_some_array(leaf) for leaf in given]
     resolved_axis = resolve_axis(0 if axis is None else axis, shaped[0].shape)
-    lengths = {leaf.shape[resolved_axis] for leaf in shaped}
-    if len(lengths) > 1:
-        raise ValueError(f"a bundle of arrays of the lengths {sorted(lengths)} was passed; pass arrays of one length")
-    (length,) = lengths
+    length = shaped[0].shape[resolved_axis]
+    if any(leaf.shape[resolved_axis] != length for leaf in shaped):
+        lengths = sorted({leaf.shape[resolved_axis] for leaf in shaped})
+        raise ValueError(f"a bundle of arrays of the lengths {lengths} was passed; pass arrays of one length")
     counts = repeats if isinstance(repeats, _Ends) else _check_repeats(repeats, length)
     call_device = find_first_device((*given, counts), device)
     on_device = any(isinstance(operand, Array) for operand in (*given, counts))

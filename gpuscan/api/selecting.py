@@ -19,12 +19,13 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.sort import as_dates, check_keys, sort
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyDType
+from gpuscan.device.device_array import DeviceArray, upload_words
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.engine.compaction import partition_on_device
 from gpuscan.engine.counting import select
 from gpuscan.engine.element_copy import contiguous, transpose_elements
 from gpuscan.engine.sorting import sort_device, sort_selected
-from gpuscan.operators.parameter_array import HostArray, ParameterArray, arrays_hold, as_parameter_array, combine_arrays
+from gpuscan.operators.parameter_array import ParameterArray, arrays_hold, as_parameter_array, combine_arrays
 from gpuscan.operators.parameters import reveal
 from gpuscan.planning.counting_plan import plan_select
 from gpuscan.problem.arguments import (
@@ -67,7 +68,7 @@ def top_k(
     x: ArrayLike, k: SupportsIndex, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[AnyArray, NDArray[np.int64]]: ...
 @takes_numpy("x", indices=(1,))
-@launchable
+@launchable_with(counts=["k"])
 def top_k(
     x: object, k: SupportsIndex, /, *, axis: int = -1, largest: bool = True, device: Devices = None
 ) -> tuple[SomeArray, SomeArray]:
@@ -348,7 +349,9 @@ def quantile(
         return [np.concatenate([before, after, [length - 1]]), np.asarray(weight)]
 
     indices, weights = combine_arrays(find, [wanted])
-    result = _interpolate(call_device, rows, indices, 0 if chosen in _DISCRETE else weights, weak)
+    count = indices.size // 2
+    alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count:-1]).all())
+    result = _interpolate(call_device, rows, indices, 0 if chosen in _DISCRETE else weights, weak, alone=alone)
     shape = (*wanted.shape, *(kept_shape if keepdims else rows.shape[:-1]))
     result = result.reshape(shape)
     return result if isinstance(result, Array) or result.shape else result[()]
@@ -404,8 +407,10 @@ def median(
     if not length:
         nothing = np.full(kept_shape if keepdims else rows.shape[:-1], np.nan, _float_dtype(call_device, rows.dtype))
         return new_array(call_device, nothing)
-    indices = np.array([(length - 1) // 2, length // 2, length - 1])
-    result = _interpolate(call_device, rows, indices, None, True)
+    numbers = (length - 1) // 2, length // 2, length - 1
+    # For arrays on the device, calls of other lengths upload other indices.
+    indices = upload_words(rows._context, numbers) if isinstance(rows, Array) else np.array(numbers)
+    result = _interpolate(call_device, rows, indices, None, True, alone=numbers[0] == numbers[1])
     result = result.reshape(kept_shape if keepdims else rows.shape[:-1])
     return result if isinstance(result, Array) or result.shape else result[()]
 
@@ -483,20 +488,23 @@ def _neighbour_indices(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyA
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: Any, weak: bool) -> Any:
+def _interpolate(device: Device, rows: SomeArray, indices: Any, weight: Any, weak: bool, *, alone: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
         device: the device.
         rows: an array with the rows along its last axis.
-        indices: for each quantile the index of an element, then for each the index of another, then the last index.
+        indices: for each quantile the index of an element, then for each the index of another, then the last index; in
+            NumPy, parameters, or on the device.
         weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
+        alone: True if it is known that the two indices of each quantile are equal.
     """
     on_device = isinstance(rows, Array)
-    neighbours: Any = _sort_and_take(rows, indices.astype(np.dtype(np.uint32)), device=device)
-    count = indices.size // 2
-    alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count : 2 * count]).all())
+    if not isinstance(indices, DeviceArray):
+        indices = indices.astype(np.dtype(np.uint32))
+    neighbours: Any = _sort_and_take(rows, indices, device=device)
+    count = prod(indices.shape) // 2
     neighbours = neighbours.transpose((neighbours.ndim - 1, *range(neighbours.ndim - 1)))
     first, last = neighbours[:count], neighbours[2 * count :]
     second = first if alone else neighbours[count : 2 * count]
@@ -517,7 +525,7 @@ def _interpolate(device: Device, rows: SomeArray, indices: HostArray, weight: An
 
 @takes_numpy("rows")
 @launchable_with("indices")
-def _sort_and_take(rows: SomeArray, indices: HostArray, *, device: OpenedDevice | None = None) -> SomeArray:
+def _sort_and_take(rows: SomeArray, indices: Any, *, device: OpenedDevice | None = None) -> SomeArray:
     """Return the elements of rows at these indices once the rows are sorted, where the rows are.
 
     Args:
@@ -528,7 +536,8 @@ def _sort_and_take(rows: SomeArray, indices: HostArray, *, device: OpenedDevice 
     device = rows.device if isinstance(rows, Array) else device
     assert device is not None
     ordered = sort(rows if isinstance(rows, Array) else new_array(device, rows), axis=-1)
-    found = take_checked_indices(ordered, new_array(device, indices), ordered.ndim - 1)
+    uploaded = Array._of(device, indices) if isinstance(indices, DeviceArray) else new_array(device, indices)
+    found = take_checked_indices(ordered, uploaded, ordered.ndim - 1)
     return found if isinstance(rows, Array) else found.numpy()
 
 

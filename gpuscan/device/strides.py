@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import tuple_of_integers
-from gpuscan.sizes import gcd, slice_span
+from gpuscan.sizes import Size, gcd, slice_span
 
 Axes = tuple[int, ...]
 
@@ -113,7 +113,7 @@ def index_layout(shape: Axes, strides: Axes, index: object) -> tuple[Axes, Axes,
             steps.append(stride * step)
             offset += start * stride if count else 0
         else:
-            entry = operator.index(part)
+            entry = part if type(part) is Size else operator.index(part)
             if not -length <= entry < length:
                 axis_name = "the first axis" if axis == 0 else f"axis {axis}"
                 raise IndexError(

@@ -190,8 +190,10 @@ def launch_of_kind(
         layouts.append((buffers.index(array.buffer), array.offset, array._owner.nbytes, array._strides))
     seed_forms = None if seeds is None else tuple([(seed.dtype, seed.shape) for seed in seeds])
 
-    def compute_recorded(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
-        del given
+    def compute_recorded(
+        parameters: Parameters | None, given: Sequence[object], sizes: Iterator[object]
+    ) -> tuple[list[DeviceArray], None]:
+        del given, sizes
         return compute(seeds if parameters is None else tuple(map(ParameterArray, parameters.leaves))), None
 
     # The kind has the shapes of the arrays.

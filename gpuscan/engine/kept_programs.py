@@ -7,7 +7,7 @@ constants from them. If a decision in gpuscan's code depends on such a float, ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
@@ -48,7 +48,7 @@ def launch_or_record(
     key: Hashable,
     sizes: tuple[int, ...],
     arrays: Sequence[DeviceArray],
-    compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
+    compute: Callable[[Parameters | None, Sequence[DeviceArray], Iterator[object]], tuple[R, object]],
     out: object = None,
     floats: Sequence[Any] = (),
     functions: Hashable = None,
@@ -58,10 +58,11 @@ def launch_or_record(
     Args:
         context: the device of the arrays.
         key: equal for calls that submit the same over other arrays, for some sizes and some floats.
-        sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any.
+        sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any; then
+            the integers of arguments that are sizes.
         arrays: the arrays on the device that the call reads or writes.
         compute: computes the result in the long way over these arrays, with parameters instead of the floats if
-            there are some; returns it, and what it was passed as `out`.
+            there are some, and with these integers of arguments; returns it, and what it was passed as `out`.
         out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
@@ -208,7 +209,7 @@ def _record(
     key: Hashable,
     sizes: tuple[int, ...],
     arrays: Sequence[DeviceArray],
-    compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
+    compute: Callable[[Parameters | None, Sequence[DeviceArray], Iterator[object]], tuple[R, object]],
     out: object,
     floats: Sequence[Any],
     functions: Hashable,
@@ -217,21 +218,21 @@ def _record(
     failures = context.programs.find((_Failures, key))
     if failures is not None and not failures.allow_attempt():
         # The public functions that this one calls can still launch programs.
-        return compute(None, arrays)[0]
+        return compute(None, arrays, iter(()))[0]
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
-            return compute(None, arrays)[0]
+            return compute(None, arrays, iter(()))[0]
         parameters = _parameters_for(context, key, floats, functions) if floats else None
         # Most calls of a key have the same sizes, so the first one is recorded for its sizes alone. Calls of further
         # sizes are recorded for any sizes.
         family = context.programs.find(_key_for(context, key, floats))
         trace = SizeTrace(sizes) if sizes and isinstance(family, _Family) and family.is_open else None
-        given = arrays if trace is None else _with_sizes(context, arrays, trace)
+        given, integer_sizes = (arrays, iter(())) if trace is None else _with_sizes(context, arrays, trace)
         recording = Recording([array.buffer for array in arrays], parameters, trace)
         context.queue.recording, context.has_sizes = recording, trace is not None
         try:
-            result, passed = compute(parameters, given)
+            result, passed = compute(parameters, given, integer_sizes)
         finally:
             context.queue.recording, context.has_sizes = None, False
         template = None
@@ -291,8 +292,10 @@ def _keep(
 # ----- Sizes
 
 
-def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[DeviceArray]:
-    """Return arrays over the same memory with traced sizes in place of the numbers."""
+def _with_sizes(
+    context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace
+) -> tuple[list[DeviceArray], Iterator[object]]:
+    """Return arrays over the same memory with traced sizes in place of the numbers, and the other traced sizes."""
     leaves = iter(trace.sizes())
     sized_arrays = []
     for array in arrays:
@@ -302,7 +305,7 @@ def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace)
         usage = array._owner.usage_and_size[0]
         owner = SizedAllocation(array._owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
         sized_arrays.append(array._made(owner, shape, array._dtype, offset, strides))
-    return sized_arrays
+    return sized_arrays, leaves
 
 
 def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
