@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -218,6 +219,8 @@ class Computation:
         steps: list[tuple[Callable[..., object], list[int]]] = []
         step_numbers: dict[Hashable, int] = {}
         self.values = self._compute
+        # The results for the last numbers, for functions that take long.
+        self._last: tuple[bytes, list[object]] = b"", []
 
         def index_of(operand: object) -> int:
             if type(operand) is not Expression:
@@ -229,8 +232,9 @@ class Computation:
             if operand.structure not in step_numbers:
                 operands = [index_of(item) for item in operand.operands]
                 steps.append((operand.function, operands))
-                if not _is_quiet(operand):
-                    self.values = self._compute_quietly
+                if not _is_quiet(operand) and self.values != self._compute_again:
+                    is_long = isinstance(operand.function, FunctionType)
+                    self.values = self._compute_again if is_long else self._compute_quietly
                 step_numbers[operand.structure] = count + len(steps) - 1
             return step_numbers[operand.structure]
 
@@ -249,6 +253,15 @@ class Computation:
         """Return the values without NumPy's warnings. Entering and leaving this state takes three Python calls."""
         with np.errstate(all="ignore"):
             return self._compute(floats)
+
+    def _compute_again(self, floats: Sequence[Any]) -> list[object]:
+        """Return the last values if the numbers are the last ones."""
+        bits = b"".join(map(bits_of, floats))
+        last, results = self._last
+        if bits != last:
+            results = self._compute_quietly(floats)
+            self._last = bits, results
+        return results
 
     def _compute(self, floats: Sequence[Any]) -> list[object]:
         values: list[Any] = [*self._constants, *floats]
