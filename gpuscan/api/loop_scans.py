@@ -206,6 +206,9 @@ class LoopRun:
             old_needed: the numbers that are needed before the step.
         """
         step = self.step
+        if not stage.composition.keeps_start:
+            # The old numbers are the new ones, shifted by one step, and begin with `init`.
+            new = wanted
         groups: list[tuple[list[Node], Field]] = [([step.results[p]], self.field_of(p)) for p in new]
         output_groups = _group_by_field(outputs, step.output) if outputs and step.output is not None else []
         # Outputs that are new numbers themselves are not stored twice.

@@ -309,6 +309,7 @@ CASES = [
     Case("shift and input", "bitwise", lambda h, x: (h >> 1) ^ x, np.uint32(1), "bits"),
     # Remainders
     Case("sum modulo 500", "affine", lambda h, x: (h + x) % 500, I(0), "j"),
+    Case("sum of a byte that begins outside", "affine", lambda h, x: ((h + x) & 255, h), I(1000), "i"),
     Case("decimal modulo 97", "affine", lambda h, x: (10 * h + x) % 97, I(0), "j"),
     # Finite states
     Case("sum modulo 7", "finite-state", lambda h, x: (h + x) % 7, I(0), "j"),

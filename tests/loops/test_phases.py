@@ -29,6 +29,8 @@ STEPS: dict[str, tuple[Any, Any, Any]] = {
     "without its integer part": (lambda a, x: (a + x) - np.floor(a + x), F(0.25), EIGHTHS),
     "around 0": (lambda a, x: (a + x + 4) % 8 - 4, F(-4), EIGHTHS),
     "the phase before": (lambda a, x: ((a + x) % 8, a), F(1), EIGHTHS),
+    "the phase before, which begins outside": (lambda a, x: ((a + x) % 8, a), F(-33.5), EIGHTHS),
+    "a centred phase that begins outside": (lambda a, x: ((a + x) % 8 - 4, a), F(5), EIGHTHS),
     "restarted": (restarted, F(1), (EIGHTHS, FLAGS)),
     "forwards or backwards": (lambda a, x: np.where(x[1], (a - x[0]) % 8, (a + x[0]) % 8), F(1), (EIGHTHS, FLAGS)),
 }
@@ -62,10 +64,8 @@ def test_nan_and_infinities_of_increments_give_nan() -> None:
         oracle.check(gs.loop(restarted, F(1), xs, device="numpy"), oracle.run(restarted, F(1), xs))
 
 
-def test_a_phase_outside_its_range_is_refused() -> None:
+def test_a_phase_that_is_reset_to_a_number_outside_its_range_is_refused() -> None:
     steps: list[tuple[Any, F, str]] = [
-        (lambda a, x: (a + x[0]) % 8, F(9), "begins outside of 0 to 8"),
-        (lambda a, x: (a + x[0]) % 8 - 4, F(5), "begins outside of -4 to 4"),
         (lambda a, x: np.where(x[1], x[0], (a + x[0]) % 8), F(0), "may be reset to a number outside of 0 to 8"),
         (lambda a, x: (2 * a + x[0]) % 8, F(0), "a number other than a sum of the phase"),
         (lambda a, x: np.where(x[1], (a + x[0]) % 8, (a + x[0]) % 4), F(0), "phases of different ranges"),

@@ -115,6 +115,11 @@ class MaskedMaps(MatrixMaps):
 
     bits: int = 32
 
+    @property
+    def keeps_start(self) -> bool:
+        # The values in `init` may have bits above the mask.
+        return False
+
     def state(self, numbers: Numbers) -> list[Number]:
         return [number & np.full_like(number, 2**self.bits - 1) for number in super().state(numbers)]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.operators.adjoint import ONE
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.affine import PlusTimes
@@ -30,7 +29,6 @@ from gpuscan.operators.loops.stage import (
     compute_nodes,
     constant_choice,
 )
-from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
 
@@ -46,6 +44,10 @@ class PhaseMaps(Composition):
     modulus: float
     low: float
 
+    @property
+    def keeps_start(self) -> bool:
+        return False
+
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         total = left[0] + right[0]
         modulus = np.full_like(total, self.modulus)
@@ -53,7 +55,7 @@ class PhaseMaps(Composition):
         return [np.where(total <= -modulus, total + modulus, total)]
 
     def start(self, state: Numbers) -> list[Number]:
-        # The values of an `init` on a device are not known, and may be outside of the range.
+        # The values in `init` may be outside of the range.
         distance = state[0] - np.full_like(state[0], self.low)
         return [np.fmod(distance, np.full_like(distance, self.modulus))]
 
@@ -147,13 +149,6 @@ def derive(part: StepPart) -> LoopStage:
     low, modulus = phase.low, phase.modulus
     if modulus is None or phase.increment is None or not 0 < modulus < np.inf:
         raise LeavesClassError(part.results[0], rank=-1)
-
-    def is_inside(values: AnyArray) -> np.bool_:
-        return np.all((values >= low) & (values < low + modulus))
-
-    if not all(values is None or arrays_hold(is_inside, values) for values in part.initial):
-        why = f"is taken of a phase that begins outside of {low:g} to {low + modulus:g}"
-        raise LeavesClassError(_wrapping_node(part), why, rank=2)
     if not _stays_inside(phase.value, low, modulus):
         why = f"is taken of a phase that may be reset to a number outside of {low:g} to {low + modulus:g}"
         raise LeavesClassError(_wrapping_node(part), why, rank=2)

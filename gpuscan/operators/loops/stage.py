@@ -150,10 +150,15 @@ class Composition:
 
     Attributes:
         takes_steps: True if the loop's own step may compute results from the value of a composition.
+        keeps_start: True if the value of a `start` is always the state itself, also if no step returns such a state.
     """
 
     @property
     def takes_steps(self) -> bool:
+        return True
+
+    @property
+    def keeps_start(self) -> bool:
         return True
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
