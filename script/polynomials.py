@@ -108,6 +108,13 @@ def with_rough_end(coefficients: list[Any]) -> str:
     return floats([*coefficients[:-1], round_to_bits(coefficients[-1], 12)])
 
 
+def alternating(coefficients: list[Any]) -> str:
+    """Return coefficients with alternating signs as floats, without their signs."""
+    sizes = [(-1) ** power * coefficient for power, coefficient in enumerate(coefficients)]
+    assert all(size > 0 for size in sizes)
+    return floats(sizes)
+
+
 def round_to_bits(value: Any, bits: int) -> Any:
     """Return a constant, rounded to this number of significant bits."""
     unit = mpf(2) ** (mpmath.floor(mpmath.log(abs(value), 2)) + 1 - bits)
@@ -204,6 +211,8 @@ def error_near_zero(y: Any) -> Any:
     return 2 / mpmath.sqrt(mp.pi) * mpmath.fsum(terms)
 
 
+# The smallest significand whose logarithm is computed, less 1, is 11/16 - 1.
+LOG_START = mpf(5) / 16
 # A number with 12 bits. The logarithm of 1 - erf of it is close to a multiple of 2^-16.
 ERFC_CENTER = mpf(4142) / 4096
 ERFC_LOG = float(mpmath.nint(mpmath.log(mpmath.erfc(ERFC_CENTER)) * 2**16)) / 2**16
@@ -242,6 +251,19 @@ def text() -> str:
         "the same in r on floats for -0.136 <= r <= 0.125": (
             "LOG_FLOATS",
             with_rough_end(fit_after_rounding(logarithm, -0.136, 0.125, 5, 2)),
+        ),
+        "(r - log(1 + r)) / r^2 on floats, in u = r + 5/16 for 0 <= u <= 11/16, with alternating signs": (
+            "LOG_CURVE",
+            alternating(
+                fit_rounded(
+                    lambda u: mpmath.fsum((-1) ** k * (u - LOG_START) ** (k - 2) / mpf(k) for k in range(2, 170)),
+                    0,
+                    0.6875,
+                    8,
+                    lambda u: max(abs(u - LOG_START), mpf(2) ** -20),
+                    8,
+                )
+            ),
         ),
         "log(2) / 2^23, -log(13/16) and log(13/10) as sums of two floats with few bits": (
             "LN2_FLOATS, LOG_16_13, LOG_13_10",

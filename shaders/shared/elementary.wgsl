@@ -2,9 +2,10 @@
     Comes in: helpers; native_int64, True if the shader may have 64-bit integers, which only make it faster.
     WGSL leaves the accuracy of its own functions open, and compilers fuse, reorder and simplify steps on floats.
     Integer arithmetic is exact on every device. So are steps on floats whose results have no more bits than a float, in
-    whatever order they run. Any other result of a step on floats passes through f32_sealed, with a word that is always
-    0, before the next step. The word comes from the low bits of a small whole number. gpuscan/reference/elementary.py
-    runs these texts on NumPy, with the same bits.
+    whatever order they run. Any other result of a step on floats passes through f32_clamped before the next step, if it
+    is from 0 to 1, which costs GPUs nothing. Else it passes through f32_sealed, with a word that is always 0. The word
+    comes from the low bits of a small whole number. gpuscan/reference/elementary.py runs these texts on NumPy, with the
+    same bits.
 
     A *scaled* number is a positive number as vec2<u32>(significand, exponent): significand / 2^31 * 2^exponent, with
     the leading bit of the significand at 31. The exponent is in two's complement. The significand of zero is 0.

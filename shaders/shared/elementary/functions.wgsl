@@ -202,13 +202,6 @@ fn f32_tanh{{ suffix }}(x: f32) -> f32 {
 }
 {% endif %}
 {#- ----- Logarithms -#}
-{% if "log_limit" in helpers and not suffix %}
-
-// The bits of the logarithm of a number that is not positive, infinite or NaN.
-fn log_limit(bits: u32) -> u32 {
-    return select(select(0x7fc00000u, bits, bits == 0x7f800000u), 0xff800000u, (bits << 1u) == 0u);
-}
-{% endif %}
 {% if "log1p_limit" in helpers and not suffix %}
 
 // The bits of log1p of a number that is tiny, infinite, NaN, or -1 or less.
@@ -238,18 +231,34 @@ fn arccosh_limit(bits: u32) -> u32 {
 
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    if (bits - 1u >= 0x7f7fffffu) {
-        return bitcast<f32>(log_limit(bits));
+    if (bits - 0x800000u >= 0x7f000000u) {
+        return {{ name }}_limit{{ suffix }}(bits);
     }
-    let parts = log_sum(log_reduced(bits));
-    let zero = parts.z;
+    return {{ name }}_normal{{ suffix }}(log_split(bits, 0u));
+}
+{% endif %}
+{% if name + "_limit" + suffix in helpers %}
+
+// The same for a number that is subnormal, not positive, infinite or NaN. Times 2^149 a subnormal is whole.
+fn {{ name }}_limit{{ suffix }}(bits: u32) -> f32 {
+    let whole = bitcast<u32>(f32(bitcast<i32>(bits)));
+    let value = {{ name }}_normal{{ suffix }}(log_split(whole, 0x4a800000u));
+    let special = select(select(0x7fc00000u, bits, bits == 0x7f800000u), 0xff800000u, (bits << 1u) == 0u);
+    return select(value, bitcast<f32>(special), bits - 1u >= 0x7fffffu);
+}
+{% endif %}
+{% if name + "_normal" + suffix in helpers %}
+
+fn {{ name }}_normal{{ suffix }}(parts: vec4<u32>) -> f32 {
+    let sum = log_pair(parts);
+    let zero = sum.z;
 {% if name == "log" %}
-    let high = bitcast<f32>(parts.x);
-    let low = bitcast<f32>(parts.y);
+    let high = bitcast<f32>(sum.x);
+    let low = bitcast<f32>(sum.y);
 {% else %}
 {% set factor = LOG2_E_FLOATS if name == "log2" else LOG10_E_FLOATS %}
-    let top = f32_rough(bitcast<f32>(parts.x) + bitcast<f32>(parts.y));
-    let rest = f32_sealed(bitcast<f32>(parts.x) - top, zero) + bitcast<f32>(parts.y);
+    let top = f32_rough(bitcast<f32>(sum.x) + bitcast<f32>(sum.y));
+    let rest = f32_sealed(bitcast<f32>(sum.x) - top, zero) + bitcast<f32>(sum.y);
     let high = f32_sealed(top * {{ factor[0] }}, zero);  // exact
     let low = f32_sealed(f32_sealed(top * {{ factor[1] }}, zero) + f32_sealed(rest * {{ factor[2] }}, zero), zero);
 {% endif %}

@@ -61,6 +61,14 @@ fn f32_sealed(x: f32, zero: u32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ zero);
 }
 {% endif %}
+{% if "f32_clamped" in helpers %}
+
+// The same number, which must be from 0 to 1. Compilers that do not know its bounds cannot fuse or reorder the steps
+// around it. GPUs clamp a result in the step that computes it.
+fn f32_clamped(x: f32) -> f32 {
+    return clamp(x, 0.0f, 1.0f);
+}
+{% endif %}
 {% if "f32_rough" in helpers %}
 
 // The number cut to 12 bits. A product of two such numbers is exact.

@@ -1,8 +1,8 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, LOG_CURVE, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
     LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TWO_OVER_PI, TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END,
     SIN_FLOATS, COS_FLOATS, EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT, EIGHTH_TURN %}
-{% from "shared/elementary/horner.wgsl" import horner %}
+{% from "shared/elementary/horner.wgsl" import horner, clamped_horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
 
@@ -160,6 +160,34 @@ fn log_corrected(parts: vec4<u32>, sum: u32, lost: f32) -> vec4<u32> {
     let more = f32_sealed(lost * inverse, zero);
     let offset_low = bitcast<u32>(bitcast<f32>(parts.z ^ zero) + more) ^ zero;
     return vec4<u32>(parts.x, parts.y, offset_low, zero);
+}
+{% endif %}
+{% if "log_split" in helpers %}
+
+// A normal float is 2^k m with m from 11/16 to 11/8. Returns m - 1, k - shift times 2^23, and 0. All steps are exact.
+fn log_split(bits: u32, shift: u32) -> vec4<u32> {
+    let power = (bits - 0x3f300000u) & 0xff800000u;
+    let k = f32(bitcast<i32>(power - shift));
+    let zero = bitcast<u32>(k) & 0xffffu;  // compilers do not know that k has few bits
+    let r = bitcast<f32>(bits - power) - 1.0f;
+    return vec4<u32>(bitcast<u32>(r) ^ zero, bitcast<u32>(k), zero, 0u);
+}
+{% endif %}
+{% if "log_pair" in helpers %}
+
+// k log(2) + log(1 + r) as vec4<u32>(high, low, zero, 0), the sum of two floats, from what log_split returns. The
+// logarithm of 1 + r is r - r^2 h(r).
+fn log_pair(parts: vec4<u32>) -> vec4<u32> {
+    let r = bitcast<f32>(parts.x);
+    let k = bitcast<f32>(parts.y);
+    let zero = parts.z;
+    let u = r + 0.3125f;
+{{ clamped_horner(LOG_CURVE, "u") }}
+    let bend = f32_clamped(f32_clamped(abs(r) * h0) * abs(r));
+    let high = f32_sealed(k * {{ LN2_FLOATS[0] }} + r, zero);
+    let lost = f32_sealed(r - f32_sealed(high - k * {{ LN2_FLOATS[0] }}, zero), zero);
+    let low = f32_sealed(k * {{ LN2_FLOATS[1] }} + lost, zero) - bend;
+    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(low) ^ zero, zero, 0u);
 }
 {% endif %}
 {% if "log_words" in helpers %}
