@@ -673,7 +673,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
 _OPERANDS = frozenset({"args", "options"})
-_launch = launchable(apply_function)
+_launch: Callable[..., object] = launchable(apply_function)
 _with_floats = launchable(apply_function, operands=_OPERANDS)
 _with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
 _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
