@@ -39,9 +39,6 @@ _NARROW = frozenset(
 )
 # The dtypes that devices with 64-bit floats take without a conversion.
 _WIDE = _NARROW | {np.dtype(np.float64)}
-# The dict behind `os.environ`, and the variable's key in it. `os.environ.get` takes three Python calls.
-_environment: dict[object, str | bytes] = getattr(os.environ, "_data")  # noqa: B009 (mypy does not know it)
-_STRATEGY_KEY = os.environ.encodekey(STRATEGY_VARIABLE)
 # The most values of a tuple or list that is a part of a key.
 _MAX_LENGTH = 128
 # The most parts of bundles that are searched for arrays of NumPy.
@@ -359,7 +356,7 @@ def launchable(
                         else (value_type, value)
                     )
                     key += option, part
-            key.append(_environment.get(_STRATEGY_KEY))
+            key.append(os.environ.get(STRATEGY_VARIABLE))
             whole = tuple(key)
             hash(whole)
         except (_NoKeyError, TypeError, RecursionError):  # TypeError: a part of the key cannot be hashed
