@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -134,12 +134,13 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     inputs, ends, inward, outward = sources.inputs, sources.ends, sources.inward, sources.outward
     batches, groups, channels, _, length = sources.shape
     state_count, rows = sources.decays[3], batches * groups * channels
-    width, times, interval = _gradient_tile(context, channels)
-    checkpoints = empty(context, (-(-length // interval), state_count, rows), dtype)
+    tile = _gradient_tile(context, channels)
+    checkpoints = empty(context, (-(-length // tile.interval), state_count, rows), dtype)
     results = empty(context, 2 * series, dtype)
     varies = [weights.shape[-1] > 1 for weights in (inward, outward)]
     by_row = (1, batches, groups, channels, state_count, 1)
-    by_time = (-(-channels // width), batches, groups, 1, state_count, length)
+    strips = tile.strips(sum(varies))
+    by_time = (-(-channels // tile.channels) * strips, batches, groups, 1, state_count, length)
     row_sums = empty(context, (3 - sum(varies), prod(by_row)), dtype)
     strip_sums = empty(context, (sum(varies), prod(by_time)), dtype)
     decays_size = prod(sources.decays)
@@ -148,8 +149,8 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     first = [*parts, ends._view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with translate_errors(context), context.lock:
-        steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=interval)
-        steps += call.steps("gradient", second, channels=width, times=times, interval=interval)
+        steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=tile.interval)
+        steps += call.steps("gradient", second, **asdict(tile), strips=strips)
         _submit(context, steps, second)
     gradients = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     next_sums = {True: 0, False: 0}
@@ -168,10 +169,12 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
     states = rows * min(state_count, ARRAYS.selective_states)
     if context.capabilities.adapter_type != "CPU" and states < ARRAYS.min_selective_gradient_states:
         return False
-    width, times, interval = _gradient_tile(context, channels)
+    tile = _gradient_tile(context, channels)
     # Sums over the channels take eight at a time, and those over the states four.
-    sums = -(-8 * interval // width) * (width // 8) + interval * ARRAYS.selective_states // 4
-    loops = -(-length // times) + -(-length // interval) * (1 + sums)
+    strips = tile.strips(2)
+    rounds = -(-8 * tile.sum_steps * strips // tile.channels) * tile.interval // tile.sum_steps
+    sums = rounds * (tile.channels // strips // 8) + tile.interval * ARRAYS.selective_states // 4
+    loops = -(-length // tile.times) + -(-length // tile.interval) * (1 + sums)
     return (
         length <= ARRAYS.max_selective_gradient_length
         and 4 * gradient_numbers(context, channels, state_count, length) <= context.binding_limit
@@ -181,8 +184,8 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
 
 def gradient_numbers(context: DeviceContext, channels: int, state_count: int, length: int) -> int:
     """Return the numbers of the largest array on the device for the gradient of one group of channels."""
-    width, _, interval = _gradient_tile(context, channels)
-    strips, checkpoints = -(-channels // width), -(-length // interval) * channels
+    tile = _gradient_tile(context, channels)
+    strips, checkpoints = -(-channels // tile.channels) * tile.strips(2), -(-length // tile.interval) * channels
     return max(3 * channels * length, checkpoints * state_count, 2 * strips * state_count * length)
 
 
@@ -261,19 +264,44 @@ def _channels_of_workgroup(channels: int) -> int:
     return min(ARRAYS.selective_channels, max(8, 1 << (channels - 1).bit_length()))
 
 
-def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int, int]:
-    """Return the channels and steps of a tile of the gradient, and the steps of an interval.
+@dataclass(frozen=True)
+class _GradientTile:
+    """How a workgroup computes the gradient.
 
-    They are the first entry of `selective_gradient_tiles` that fits in workgroup memory.
+    Attributes:
+        channels: its channels.
+        times: the steps that are loaded together.
+        interval: the steps from one checkpoint of the states to the next. An invocation holds the states of all.
+        sum_steps: the steps whose sums over channels are computed together.
     """
+
+    channels: int
+    times: int
+    interval: int
+    sum_steps: int
+
+    def strips(self, varying: int) -> int:
+        """Return in how many strips the channels are summed, so that all invocations sum, for so many weights."""
+        wanted = self.channels // (4 * self.sum_steps * max(varying, 1))
+        return max(min(wanted, self.channels // ARRAYS.min_summed_channels), 1)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of workgroup memory."""
+        states, columns = ARRAYS.selective_states, self.channels + 1
+        by_channel = 2 * self.sum_steps * states * columns
+        by_state = states // 4 * 2 * self.channels * (self.interval + 1)
+        return 4 * (3 * self.channels * (self.times + 1) + 2 * self.times * states + max(by_channel, by_state))
+
+
+def _gradient_tile(context: DeviceContext, channels: int) -> _GradientTile:
+    """Return the first of `selective_gradient_tiles` that fits in workgroup memory, or the last one."""
     max_bytes = context.capabilities.limits["max-compute-workgroup-storage-size"]
-    states = ARRAYS.selective_states
-    for width, times, interval in ARRAYS.selective_gradient_tiles:
-        width = min(width, _channels_of_workgroup(channels))
-        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * interval * states * (width + 1)
-        if 4 * numbers <= max_bytes:
+    for most, *steps in ARRAYS.selective_gradient_tiles:
+        tile = _GradientTile(min(most, _channels_of_workgroup(channels)), *steps)
+        if tile.nbytes <= max_bytes:
             break
-    return width, times, interval
+    return tile
 
 
 def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:

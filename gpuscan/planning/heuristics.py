@@ -552,10 +552,12 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # For its gradient: channels, steps of a tile, and steps of an interval. An invocation holds the states of a
-    # interval. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
-    # of an interval, state and weight. Not measured: what fits decides.
-    selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
+    # For its gradient: channels, steps of a tile, steps of an interval, and the steps whose sums over channels are
+    # computed together. The first that fits is taken. They need 48, 18 and 14 kB. H200, (8, 2048, 4096) with 16 states,
+    # the gradient alone: 4.4 ms, 4.8 in (32, 16, 8, 2), 6.1 in (32, 16, 8, 8), 4.8 in (64, 16, 4, 4).
+    selective_gradient_tiles: tuple[tuple[int, int, int, int], ...] = ((64, 16, 8, 4), (32, 16, 8, 2), (16, 16, 4, 4))
+    # The fewest channels of a sum of the gradient. Not measured: fewer would sum the rest in another kernel.
+    min_summed_channels: int = 32
     # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
     # several over all states. H200: 0.77 and 1.32 ms for 2^11 rows of 16 states; of 2^10 rows of 64, 4.9 and 2.4 ms.
     min_selective_gradient_states: int = 1 << 15

@@ -13,10 +13,12 @@
          row)
     out: results: the gradients of u and dt; row_sums: the gradients of A, and of B and C where they do not depend on
          time, (row, state) each; strip_sums: the gradients of weights that depend on time, summed over the channels of
-         a workgroup, (strip, batch, group, state, time) each
-    Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
-    tile; interval: the steps between two checkpoints, which divide the steps of a tile; adds: the gradients of u and dt
-    have the sums over other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
+         a strip, (strip, batch, group, state, time) each
+    Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; strips: into which
+    these are divided for sums over channels; times: steps of a tile; interval: the steps between two checkpoints, which
+    divide the steps of a tile; sum_steps: the steps whose sums over channels are computed together, which divide an
+    interval; adds: the gradients of u and dt have the sums over other states already; inward_varies, outward_varies: as
+    in selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set invocations = channels * states // 4 %}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
@@ -36,14 +38,16 @@
 @group(0) @binding(8) var<storage, read_write> strip_sums: array<f32>;
 {% endif %}
 
-{% set sums = states * interval * (varying | length) %}
+{% set sums = states * sum_steps * (varying | length) %}
+{% set strip = channels // strips %}
 {% set parts = states // 4 * 2 * channels * (interval + 1) %}
 // The inputs of a tile. The first two are replaced by their gradients.
 {{ declare_tile(inputs, varying) }}
-// First, the terms of the sums over channels: for each varying weight, state and time, a row of one number of each
-// channel. Then, the terms of the sums over states: for each four states the gradients of u and dt, in rows of
+// First, the terms of the sums over channels: for each varying weight, state and one of SUM_STEPS times, a row of one
+// number of each channel. Then, the terms of the sums over states: for each four states the gradients of u and dt, in rows of
 // channels.
 const INTERVAL = {{ interval }}u;
+const SUM_STEPS = {{ sum_steps }}u;
 const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;
 const PART_PITCH = INTERVAL + 1u;
@@ -126,7 +130,8 @@ fn states_before(position: Position, interval: u32, first: u32) -> vec4<f32> {
                 states[{{ time + 1 }}] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[here + {{ time }}u] * {{ weight("inward", time) }};
             }
 {% endfor %}
-{% for time in range(interval) | reverse %}
+{% for step in range(interval) | reverse %}
+{% set time = step %}
             {
                 let u = tile_u[here + {{ time }}u];
                 let dt = tile_dt[here + {{ time }}u];
@@ -145,34 +150,35 @@ fn states_before(position: Position, interval: u32, first: u32) -> vec4<f32> {
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-                shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * INTERVAL + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
+                shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * SUM_STEPS + {{ time % sum_steps }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
             }
-{% endfor %}
-{% if varying %}
+{% if varying and time % sum_steps == 0 %}
 
-            // ----- Sums over the channels. Channels that do not exist add 0
+            // ----- Sums over the channels of each strip. Channels that do not exist add 0
             workgroupBarrier();
-{% for i in range((sums + invocations - 1) // invocations) %}
+{% for i in range((sums * strips + invocations - 1) // invocations) %}
             {
-                let sum = lane + {{ i * invocations }}u;
-                let state = sum / INTERVAL % STATES;
-                let time = start + first + sum % INTERVAL;
-                if (sum < SUMS && is_state(state) && time < call.length) {
+                let sum = (lane + {{ i * invocations }}u) % SUMS;
+                let part = (lane + {{ i * invocations }}u) / SUMS;
+                let state = sum / SUM_STEPS % STATES;
+                let time = start + first + {{ time }}u + sum % SUM_STEPS;
+                if (part < {{ strips }}u && is_state(state) && time < call.length) {
                     var total = vec4<f32>();
-                    for (var i = 0u; i < CHANNELS; i += 8u) {
-                        let at = sum * SUM_PITCH + i;
+                    for (var i = 0u; i < {{ strip }}u; i += 8u) {
+                        let at = sum * SUM_PITCH + part * {{ strip }}u + i;
                         total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
                         total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
                     }
-                    let strip = sum / (STATES * INTERVAL) * strip_count() + position.strip;
+                    let strip = (sum / (STATES * SUM_STEPS) * strip_count() + position.strip) * {{ strips }}u + part;
                     strip_sums[(((strip * call.batches + position.batch) * call.groups + position.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
                 }
             }
 {% endfor %}
             workgroupBarrier();
 {% endif %}
+{% endfor %}
 
             // ----- Sums over the states
 {% for time in range(interval) %}
