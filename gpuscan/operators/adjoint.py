@@ -23,7 +23,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of, tuple_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.derivatives import DERIVATIVES, Calculus, is_constant
+from gpuscan.operators.derivatives import DERIVATIVES, Calculus
 from gpuscan.operators.evaluation import copy_nodes, evaluate_fields, trace_again
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, reachable
 from gpuscan.operators.operator import Operator
@@ -232,7 +232,7 @@ class _Derivation:
             row = self._backwards([(result, seed)], self.next_left, ahead[index : index + 1])
             for i, unit in enumerate(self.units):
                 node = self._unit(row, *unit)
-                entries[i, j] = zero if is_constant(node, 0) else one if is_constant(node, 1) else node
+                entries[i, j] = zero if node.equals(0) else one if node.equals(1) else node
         size = range(len(self.units))
         return pattern_of([[entries[i, j].index for j in size] for i in size], zero.index, one.index), entries
 

@@ -53,9 +53,9 @@ class Calculus:
         return self.call("conjugate", node) if node.scalar == COMPLEX64 else node
 
     def add(self, a: Node, b: Node) -> Node:
-        if is_constant(a, 0):
+        if a.equals(0):
             return b
-        if is_constant(b, 0):
+        if b.equals(0):
             return a
         if a.op == b.op == "select" and a.args[0] is b.args[0] and (_has_zero(a) and _has_zero(b)):
             return self.select(a.args[0], self.add(a.args[1], b.args[1]), self.add(a.args[2], b.args[2]))
@@ -66,18 +66,18 @@ class Calculus:
 
     def times(self, a: Node, b: Node) -> Node:
         for one, other in ((a, b), (b, a)):
-            if is_constant(one, 0):
+            if one.equals(0):
                 return one
-            if is_constant(one, 1):
+            if one.equals(1):
                 return other
             if one.op == "select" and _has_zero(one):
                 return self.select(one.args[0], self.times(one.args[1], other), self.times(one.args[2], other))
-            if is_constant(one, -1) and not other.is_constant:
+            if one.equals(-1) and not other.is_constant:
                 return self.call("negative", other)
         return self.call("multiply", a, b)
 
     def over(self, a: Node, b: Node) -> Node:
-        if is_constant(a, 0) or is_constant(b, 1):
+        if a.equals(0) or b.equals(1):
             return a
         if a.op == "select" and _has_zero(a):
             return self.select(a.args[0], self.over(a.args[1], b), self.over(a.args[2], b))
@@ -94,12 +94,8 @@ class Calculus:
         return self.select(condition, self.like(0, cotangent), cotangent)
 
 
-def is_constant(node: Node, value: int) -> bool:
-    return node.equals(value)
-
-
 def _has_zero(select: Node) -> bool:
-    return is_constant(select.args[1], 0) or is_constant(select.args[2], 0)
+    return select.args[1].equals(0) or select.args[2].equals(0)
 
 
 _COMPARISONS = frozenset(

@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import CONTINUOUS, cotangents, pattern_of
-from gpuscan.operators.derivatives import Calculus, is_constant
+from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import FLOAT32, Node
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.semirings import MatrixMaps
@@ -80,7 +80,7 @@ class Linearisation:
     def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> LoopStage:
         """Return the affine maps with this matrix and shift as a stage."""
         graph = self.step.graph
-        entries = [["0" if is_constant(e, 0) else "1" if is_constant(e, 1) else e.index for e in row] for row in rows]
+        entries = [["0" if e.equals(0) else "1" if e.equals(1) else e.index for e in row] for row in rows]
         pattern = pattern_of(entries, "0", "1")
         stored: dict[int, Node] = {}
         for row, classes in zip(rows, pattern, strict=True):
