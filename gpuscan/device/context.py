@@ -106,13 +106,16 @@ def strategy_key(strategy: str) -> tuple[str, str | None]:
 def _entries_of(code: str) -> list[dict[str, object]]:
     """Return the layout entries of a shader's bindings. Uniform buffers but the switch have a dynamic offset."""
     types = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
-    visible = webgpu().ShaderStage.COMPUTE
     entries = []
     for number, space in _DECLARATION.findall(code):
         uniform = {"type": "uniform", "has_dynamic_offset": int(number) != SWITCH_BINDING}
         buffer = uniform if space == "uniform" else {"type": types[space]}
-        entries.append({"binding": int(number), "visibility": visible, "buffer": buffer})
+        entries.append(_entry(int(number), buffer))
     return entries
+
+
+def _entry(binding: int, buffer: Mapping[str, object]) -> dict[str, object]:
+    return {"binding": binding, "visibility": webgpu().ShaderStage.COMPUTE, "buffer": buffer}
 
 
 def _open_device(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
@@ -462,22 +465,16 @@ class DeviceContext:
     def _find_or_compile(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
         check_workgroup_memory(kernel, self.capabilities)
-        visible = webgpu().ShaderStage.COMPUTE
-        entries: list[dict[str, object]] = [
-            {
-                "binding": array.binding,
-                "visibility": visible,
-                "buffer": {"type": "read-only-storage" if array.access == "read" else "storage"},
-            }
+        entries = [
+            _entry(array.binding, {"type": "read-only-storage" if array.access == "read" else "storage"})
             for array in kernel.bindings
         ]
-        entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
-        for binding, _ in kernel.uniforms:
-            entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
+        entries.append(_entry(0, {"type": "uniform", "has_dynamic_offset": True}))
+        entries += [_entry(binding, {"type": "uniform"}) for binding, _ in kernel.uniforms]
         text = render_kernel(kernel)
         if self.switch is not None:
             text = with_switch(text)
-            entries.append({"binding": SWITCH_BINDING, "visibility": visible, "buffer": {"type": "uniform"}})
+            entries.append(_entry(SWITCH_BINDING, {"type": "uniform"}))
         key = sha256(f"{entries}{text}".encode()).digest()
         compiled = self._by_text.find(key)
         if compiled is None:
