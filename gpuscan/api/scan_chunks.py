@@ -236,7 +236,7 @@ def _scan_each(
     chunks = chain(begin, given)
     leaves: list[Array] = []
     with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
-        _kind_of(tuple(begin), leaves)
+        _form_of(tuple(begin), leaves)
     if leaves:
         yield from _scan_on_device(chunks, stream, requested)
         return
@@ -290,13 +290,13 @@ def _scan_on_device(chunks: Iterable[object], stream: Stream, requested: Devices
     ends_with_carry = True
     device: Device | None = None
     carry: tuple[Array, ...] | None = None
-    kinds: set[Hashable] = set()
+    known: set[Hashable] = set()
     number = 0
     for number, chunk in enumerate(chunks, 1):
         x: Any = chunk
         leaves: list[Array] = []
-        kind = _kind_of(x, leaves)
-        if kind not in kinds:
+        form = _form_of(x, leaves)
+        if form not in known:
             problem = _problem_of(x, op, stream.options, stream.compensated)
             if opening is None:
                 opening = problem
@@ -307,11 +307,11 @@ def _scan_on_device(chunks: Iterable[object], stream: Stream, requested: Devices
             found = find_device_or_group(problem.arrays, device or requested)
             assert isinstance(found, Device)
             device = found
-            if kind is None:
+            if form is None:
                 x = over_arrays(device.asarray, x)
-                _kind_of(x, leaves := [])
+                _form_of(x, leaves := [])
             else:
-                kinds.add(kind)
+                known.add(form)
         cut = None
         if cuts is not None:
             cut = _cut_chunk(x, cuts.marks(number, leaves[0]._shape[0]), leaves[0].device, ends_with_carry)
@@ -347,7 +347,7 @@ def _own(value: object) -> object:
     return value.copy() if isinstance(value, (Array, np.ndarray)) else value
 
 
-def _kind_of(x: object, leaves: list[Array]) -> Hashable:
+def _form_of(x: object, leaves: list[Array]) -> Hashable:
     """Return a value that is equal for chunks with equal fields of equal dtypes on one device; None if none is known.
 
     Args:
@@ -360,8 +360,8 @@ def _kind_of(x: object, leaves: list[Array]) -> Hashable:
     parts = parts_of(x)
     if parts is None:
         return None
-    kinds = [_kind_of(part, leaves) for part in parts]
-    return None if None in kinds else (type(x), tuple(x) if isinstance(x, dict) else None, *kinds)
+    forms = [_form_of(part, leaves) for part in parts]
+    return None if None in forms else (type(x), tuple(x) if isinstance(x, dict) else None, *forms)
 
 
 @launchable_with("initial", data=["initial"], integers=["initial"])
