@@ -252,7 +252,8 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
     partition = groups.partition
     numbers = [
         *(plan.row_length, plan.rows, plan.row_length if labels.ndim > 1 else 0, plan.unit),
-        *(plan.carries, plan.wanted_carries, plan.sections, plan.least_sections, plan.max_section_length),
+        *(plan.carries, plan.heuristics.wanted_carries, plan.sections, plan.heuristics.least_sections),
+        plan.max_section_length,
         *(plan.max_labels, plan.max_partitioned, 0 if partition is None else partition.tiles_per_row),
     ]
     bound = [uniform_of(context, numbers), largest._binding(), choice._binding()]

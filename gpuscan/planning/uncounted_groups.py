@@ -14,7 +14,7 @@ from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.group_plan import GroupKernel
 from gpuscan.planning.kernel_parts import Access, WaitPolicy
-from gpuscan.planning.key_heuristics import group_heuristics_for
+from gpuscan.planning.key_heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.plan import target_of
 from gpuscan.planning.sort_plan import fewest_lanes
 from gpuscan.planning.spec import ScanSpec
@@ -48,9 +48,7 @@ class UncountedGroups:
         kernels: the stages, in their order.
         max_partitioned: the most labels if elements are sorted by buckets of labels first; 0 if they cannot be.
         partitioned: the stages then.
-        wanted_carries: the carries of the table, about, and at most if there are more than `least_sections`.
-        least_sections: the sections of all rows, about, that keep the GPU busy.
-        most_workgroups: the workgroups of the stages after the first one, at most.
+        heuristics: the choices that were measured.
     """
 
     rows: int
@@ -63,9 +61,7 @@ class UncountedGroups:
     kernels: tuple[GroupKernel, ...]
     max_partitioned: int
     partitioned: tuple[GroupKernel, ...]
-    wanted_carries: int
-    least_sections: int
-    most_workgroups: int
+    heuristics: GroupHeuristics
 
     @property
     def table_words(self) -> int:
@@ -85,14 +81,14 @@ class UncountedGroups:
 
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage. In the last stages, a workgroup may take several parts."""
-        tile = kernel.tile
+        tile, most = kernel.tile, self.heuristics.most_workgroups
         if kernel.stage == "combine_tiles":
             return max(self.rows, self.sections)
         if kernel.stage in ("combine_groups", "scan_groups"):
             return -(-max(self.rows, self.sections) // tile.workgroup_size)
         if kernel.stage == "scan_carries":
-            return min(self.most_workgroups, -(-self.carries // (tile.workgroup_size // kernel.parts)))
-        return min(self.most_workgroups, -(-self.rows * self.row_length // tile.tile_size))
+            return min(most, -(-self.carries // (tile.workgroup_size // kernel.parts)))
+        return min(most, -(-self.rows * self.row_length // tile.tile_size))
 
 
 def plan_uncounted(
@@ -169,9 +165,7 @@ def plan_uncounted(
         kernels,
         2**32 // own.tile.tile_size if partitions else 0,
         partitioned,
-        h.wanted_carries,
-        h.least_sections,
-        h.most_workgroups,
+        h,
     )
 
 
