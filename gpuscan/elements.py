@@ -60,7 +60,7 @@ class HashedOnce:
 
     @cached_property
     def _hash(self) -> int:
-        own_type: object = type(self)
+        own_type: type = type(self)
         return hash(_make_field_getter(own_type)(self))
 
     def __getstate__(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ def intern_value(value: H) -> H:
 
 
 @cache
-def _make_field_getter(dataclass_type: Any) -> Callable[..., object]:
+def _make_field_getter(dataclass_type: type) -> Callable[..., object]:
     """Return a function that gives the values of the fields of a dataclass that are compared."""
     return attrgetter(*(field.name for field in fields(dataclass_type) if field.compare))
 

@@ -236,7 +236,7 @@ class Size:
         self.trace, self.index, self.value = trace, index, value
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:
+    def __class__(self) -> type:
         """The type that the number has, for `isinstance`."""
         return type(self.value)
 

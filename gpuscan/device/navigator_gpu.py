@@ -17,9 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuscan.errors import AdapterNotFoundError
+
+if TYPE_CHECKING:
+    from pyodide.ffi import JsProxy
 
 # The hints by which a browser chooses among the GPUs of a machine, the faster one first.
 _PREFERENCES = ("high-performance", "low-power")
@@ -133,7 +136,7 @@ def _can_wait() -> bool:
     return bool(can_run_sync())
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return descriptors of the package wgpu as WebGPU spells them: names in camel case, and JavaScript's objects."""
     if isinstance(value, _Object):
         return value._js
@@ -145,14 +148,14 @@ def _plain(value: object) -> Any:
     return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
-def _convert_descriptor(value: Any) -> Any:
+def _convert_descriptor(value: object) -> JsProxy:
     """Return a descriptor as an object of JavaScript."""
     from pyodide.ffi import to_js
 
     return to_js(_plain(value), dict_converter=_js().Object.fromEntries)
 
 
-def _make_descriptor(**descriptor: object) -> Any:
+def _make_descriptor(**descriptor: object) -> JsProxy:
     return _convert_descriptor(descriptor)
 
 
@@ -166,13 +169,13 @@ def _hyphenate(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z\d])", "-", name).lower()
 
 
-def _error_of(error: Any) -> GPUError:
+def _error_of(error: JsProxy) -> GPUError:
     """Return an error of WebGPU as an exception."""
     error_types = {"GPUValidationError": GPUValidationError, "GPUOutOfMemoryError": GPUOutOfMemoryError}
     return error_types.get(str(error.constructor.name), GPUInternalError)(str(error.message))
 
 
-def _limits_of(thing: Any) -> dict[str, int]:
+def _limits_of(thing: JsProxy) -> dict[str, int]:
     """Return the limits of an adapter or device by the names of the package wgpu."""
     names = _js().Object.keys(_js().Object.getPrototypeOf(thing.limits))
     return {_hyphenate(str(name)): int(getattr(thing.limits, name)) for name in names}
@@ -242,7 +245,7 @@ class GPUAdapter:
         limits: its limits.
     """
 
-    def __init__(self, js_adapter: Any, preference: str) -> None:
+    def __init__(self, js_adapter: JsProxy, preference: str) -> None:
         self._preference = preference
         self.info = _info_of(js_adapter.info)
         self.features = {str(feature) for feature in js_adapter.features.values()}
@@ -255,7 +258,7 @@ class GPUAdapter:
         return None if adapter is None else cls(adapter, preference)
 
     @staticmethod
-    def _request(preference: str) -> Any:
+    def _request(preference: str) -> JsProxy | None:
         return _wait(_js().navigator.gpu.requestAdapter(_make_descriptor(power_preference=preference)))
 
     @property
@@ -295,7 +298,7 @@ class _Object:
         js_object: WebGPU's own object.
     """
 
-    def __init__(self, device: GPUDevice, js_object: Any) -> None:
+    def __init__(self, device: GPUDevice, js_object: JsProxy) -> None:
         self._device, self._js = device, js_object
 
 
@@ -356,7 +359,7 @@ class GPUBuffer(_Object):
         is_destroyed: True once `destroy` was called.
     """
 
-    def __init__(self, device: GPUDevice, js_object: Any, size: int, usage: int) -> None:
+    def __init__(self, device: GPUDevice, js_object: JsProxy, size: int, usage: int) -> None:
         super().__init__(device, js_object)
         self.size, self.usage, self.is_destroyed = size, usage, False
 
@@ -385,7 +388,7 @@ class GPUBuffer(_Object):
         content = memoryview(data).cast("B")
         self._range(offset, content.nbytes).assign(content)
 
-    def _range(self, offset: int | None, size: int | None) -> Any:
+    def _range(self, offset: int | None, size: int | None) -> JsProxy:
         start = int(offset or 0)
         return self._js.getMappedRange(start, int(self.size - start if size is None else size))
 
@@ -495,7 +498,7 @@ class GPUDevice:
         limits: its limits.
     """
 
-    def __init__(self, adapter: GPUAdapter, js_device: Any) -> None:
+    def __init__(self, adapter: GPUAdapter, js_device: JsProxy) -> None:
         from pyodide.ffi import create_proxy
 
         self.adapter, self._js = adapter, js_device
@@ -515,10 +518,10 @@ class GPUDevice:
 
     # ----- Errors
 
-    def _note_error(self, event: Any) -> None:
+    def _note_error(self, event: JsProxy) -> None:
         self._errors.append(_error_of(event.error))
 
-    def _note_lost(self, info: Any) -> None:
+    def _note_lost(self, info: JsProxy) -> None:
         self._lost = str(info.message) or str(info.reason)
 
     def check_alive(self) -> None:
@@ -576,7 +579,7 @@ class GPUDevice:
         """
         described = _make_descriptor(label=label, size=size, usage=usage, mapped_at_creation=mapped_at_creation)
 
-        def make() -> Any:
+        def make() -> JsProxy:
             return self._js.createBuffer(described)
 
         self.check_alive()

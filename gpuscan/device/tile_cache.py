@@ -5,9 +5,9 @@ A file with a shape that this device cannot run counts as absent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from gpuscan._version import __version__
 from gpuscan.device import disk_cache
@@ -42,7 +42,7 @@ def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
     return disk_cache.write(FOLDER, key_of(capabilities), rows)
 
 
-def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int], TileShape]:
+def _entry(row: Sequence[int], capabilities: Capabilities) -> tuple[tuple[int, int], TileShape]:
     """Read one row of the file.
 
     Raises:

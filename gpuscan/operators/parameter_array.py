@@ -119,7 +119,7 @@ def _as_float(number: int) -> float:
     return float(number)
 
 
-def broadcast_array(array: Any, shape: tuple[int, ...]) -> Any:
+def broadcast_array(array: HostArray, shape: tuple[int, ...]) -> Any:
     """Return an array of NumPy or of parameters, broadcast to a shape."""
     return array.broadcast_to(shape) if isinstance(array, ParameterArray) else np.broadcast_to(array, shape)
 
@@ -283,7 +283,7 @@ def _join_numbers(*numbers: object) -> AnyArray:
     return np.array(numbers)
 
 
-def _item(array: AnyArray, index: Any) -> AnyArray:
+def _item(array: AnyArray, index: tuple[int, ...]) -> AnyArray:
     return np.asarray(array[index])
 
 

@@ -609,7 +609,7 @@ class OfBytes:
 
     __slots__ = ("function", "sources")
 
-    def __init__(self, function: Callable[..., Any], sources: tuple[AnyDType, ...]) -> None:
+    def __init__(self, function: Callable[..., object], sources: tuple[AnyDType, ...]) -> None:
         self.function, self.sources = function, sources
 
     def __call__(self, *numbers: bytes) -> Any:

@@ -292,7 +292,7 @@ def squeeze(a: Traced, axis: object = None) -> Traced:
 
 
 @register_form(np.transpose)
-def transpose(a: object, axes: Any = None) -> Traced:
+def transpose(a: object, axes: Sequence[int] | None = None) -> Traced:
     if isinstance(a, Traced) and a.graph.whole:
         return Traced(a.graph, np.transpose(a.nodes, axes), a.scalar)
     raise operator_error(
@@ -360,7 +360,7 @@ def _whole(name: str, advice: str, *values: object) -> list[Any]:
 
 
 @register_form(np.append)
-def append(arr: Any, values: Any, axis: Any = None) -> Traced:
+def append(arr: object, values: object, axis: int | None = None) -> Traced:
     parts = _whole("np.append", "np.concatenate([a, b], axis=-1)", arr, values)
     if axis is None:
         parts = [part.reshape(-1) if isinstance(part, Traced) else np.ravel(part) for part in parts]
@@ -368,20 +368,20 @@ def append(arr: Any, values: Any, axis: Any = None) -> Traced:
 
 
 @register_form(np.hstack)
-def hstack(tup: Sequence[Any]) -> Traced:
+def hstack(tup: Sequence[object]) -> Traced:
     parts = _whole("np.hstack", "np.concatenate([a, b], axis=-1)", *tup)
     parts = [part if np.ndim(part) else np.ravel(part) for part in parts]
     return concatenate(parts, min(1, np.ndim(parts[0]) - 1))
 
 
 @register_form(np.ravel)
-def ravel(a: Any) -> Traced:
+def ravel(a: object) -> Traced:
     (array,) = _whole("np.ravel", "x.reshape(...)", a)
     return Traced(array.graph, array.nodes.reshape(-1), array.scalar)
 
 
 @register_form(np.shape)
-def shape_of(a: Any) -> tuple[int, ...]:
+def shape_of(a: object) -> tuple[int, ...]:
     return tuple(_whole("np.shape", "x.shape", a)[0].shape)
 
 
@@ -391,7 +391,7 @@ def ndim_of(a: object) -> int:
 
 
 @register_form(np.diag)
-def diag(v: Any, k: int = 0) -> Traced:
+def diag(v: object, k: int = 0) -> Traced:
     (array,) = _whole("np.diag", "x[..., i, i] for each entry", v)
     if len(array.shape) == 2:
         return Traced(array.graph, np.diagonal(array.nodes, k).copy(), array.scalar)

@@ -180,7 +180,7 @@ def _number_at(vector: Number, start: int, field: Field) -> Any:
     return number_from(vector, start, field.scalar)
 
 
-def number_from(words: Any, start: int, scalar: Scalar) -> Any:
+def number_from(words: Number, start: int, scalar: Scalar) -> Any:
     """Return the number that begins at this byte of a vector of unsigned words, or of parts of words.
 
     A number of 64 bits takes two whole words. Every other number is inside one word.

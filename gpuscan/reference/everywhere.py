@@ -113,14 +113,14 @@ def compute_fixed_map(function: Map, value: Sequence[Array]) -> list[Array]:
     return compute_fields(traced.fields, [function.source], traced.element, [value], compute_fixed_node)
 
 
-def compute_fixed_node(node: Node, *args: Any) -> Any:
+def compute_fixed_node(node: Node, *args: Array) -> Any:
     """Return the result of a node, with the bits that it has on every device."""
     if node.op in ROUNDS_TO_ODD and node.scalar.bits == 16:
         return elementary(node.op, *args, odd=True)
     return compute_fixed_operation(node.op, *args)
 
 
-def compute_fixed_operation(name: str, *args: Any) -> Any:
+def compute_fixed_operation(name: str, *args: Array) -> Any:
     """Return the result of an operation, named after NumPy's ufunc, with the bits that it has on every device."""
     dtype = np.asarray(args[0]).dtype
     if dtype == np.complex64 and name == "multiply":

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 # A pole within this distance of 1 makes a filter slow: its decay for each sample is stored as the difference from 1,
 # because float32 holds 0.9999 only to 6e-8, which is 0.06 % of the distance.
