@@ -309,11 +309,9 @@ def text() -> str:
         ),
         "(1 - sin(r) / r) / g for g = r^2 / 2 <= 0.31": ("SIN", polynomial(sine, 0, 0.31, 4, 32)),
         "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
-        "(sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 on floats, in g = r^2 <= 0.62": (
-            "SIN_FLOATS, COS_FLOATS",
-            with_rough_end(fit_after_rounding(lambda g: -sine(g / 2) / 2, 0, 0.62, 3, 1))
-            + ", "
-            + with_rough_end(fit_after_rounding(lambda g: cosine(g / 2) / 4, 0, 0.62, 2, 2)),
+        "(1 - sin(r) / r) / g on floats for g = r^2 <= 0.62, with alternating signs": (
+            "SIN_FLOATS",
+            alternating(fit_after_rounding(lambda g: sine(g / 2) / 2, 0, 0.62, 3, 1)),
         ),
         "2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two": (
             "TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END",

@@ -7,11 +7,16 @@
 {% if "f32_" + name + suffix in helpers %}
 
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
-    if ((bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u >= 0x0cc80000u) {
+    if (bitcast<u32>(x) + bitcast<u32>(x) - 0x73000000u >= 0x19900000u) {
         return f32_{{ name }}_far{{ suffix }}(x);
     }
     let wave = wave_near(x, {{ quarter }}u);
-    let size = {{ joined(suffix, "bitcast<f32>(wave.x)", "bitcast<f32>(wave.y)", "wave.w") }};
+    let high = bitcast<f32>(wave.x);
+{% if suffix %}
+    let size = f32_join_odd(high, bitcast<f32>(wave.y ^ 0x80000000u), wave.w);
+{% else %}
+    let size = high - bitcast<f32>(wave.y);
+{% endif %}
     return bitcast<f32>(bitcast<u32>(size) ^ ((wave.z << 30u) & 0x80000000u));
 }
 {% endif %}

@@ -37,9 +37,8 @@
 {%- set SIN = (1431655765, -143165576, 6817407, -189363, 3409) -%}
 {#- (g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31 -#}
 {%- set COS = (715827883, -47721859, 1704352, -37873, 569) -%}
-{#- (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 on floats, in g = r^2 <= 0.62 -#}
-{%- set SIN_FLOATS, COS_FLOATS = ("-0.16666667f", "0.00833338f", "-0.00019853348f", "0.0000028358772f"),
-    ("0.041666646f", "-0.0013887301f", "0.000024430454f") -%}
+{#- (1 - sin(r) / r) / g on floats for g = r^2 <= 0.62, with alternating signs -#}
+{%- set SIN_FLOATS = ("0.16666667f", "0.00833338f", "0.00019853348f", "0.0000028355037f") -%}
 {#- 2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two -#}
 {%- set TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END = "0.63661975f", ("1.5703125f", "0.00048398972f", "-0.00000016298145f",
     "0.000000000060771006f"), "-0.00000016292068f" -%}

@@ -1,7 +1,7 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, LOG_CURVE, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
     LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TWO_OVER_PI, TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END,
-    SIN_FLOATS, COS_FLOATS, EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT, EIGHTH_TURN %}
+    SIN_FLOATS, EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT, EIGHTH_TURN %}
 {% from "shared/elementary/horner.wgsl" import horner, clamped_horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -297,29 +297,32 @@ fn turn_near(x: f32) -> vec4<u32> {
 {% endif %}
 {% if "wave_near" in helpers %}
 
-// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two
-// floats. The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
+// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is high - low.
+// x = q pi/2 + r with |r| <= pi/4, and r = first - rest, where `first` is exact. The sine is r - d(r), the cosine
+// 1 - 2 (r / 2 - d(r / 2))^2.
 fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
-    let reduced = turn_near(x);
-    let r = bitcast<f32>(reduced.x);
-    let r_low = bitcast<f32>(reduced.y);
-    let zero = reduced.w;
-    let quarters = reduced.z + quarter;
-    let is_cosine = (quarters & 1u) == 1u;
-    let g = f32_sealed(r * r, zero);
-    let fall = 0.5f * g;
-    let c2 = select({{ SIN_FLOATS[2] }}, {{ COS_FLOATS[2] }}, is_cosine);
-    let h2 = c2 + f32_rough(g) * select({{ SIN_FLOATS[3] }}, 0.0f, is_cosine);
-{% for power in range(1, -1, -1) %}
-    let c{{ power }} = select({{ SIN_FLOATS[power] }}, {{ COS_FLOATS[power] }}, is_cosine);
-    let h{{ power }} = c{{ power }} + f32_sealed(h{{ power + 1 }} * g, zero);
-{% endfor %}
-    let bend = f32_sealed(f32_sealed(g * h0, zero) * select(r, g, is_cosine), zero);
-    let top = f32_sealed(1.0f - fall, zero);
-    let cut = f32_sealed(1.0f - top, zero) - fall;
-    let change = f32_sealed(r_low * select(fall, r, is_cosine), zero);
-    let low = f32_sealed(select(r_low, cut, is_cosine) - change, zero) + bend;
-    return vec4<u32>(bitcast<u32>(select(r, top, is_cosine)), bitcast<u32>(low) ^ zero, quarters, zero);
+    let q = round(x * {{ TWO_OVER_PI_FLOAT }});
+    let zero = bitcast<u32>(q) & 0x7ffu;
+    let quarters = bitcast<u32>(q + 12582912.0f) + quarter;
+    let is_cosine = (quarters & 1u) != 0u;
+    // The products by numbers of 11 bits are exact. A third one makes an exact difference if that is small.
+    let two_parts = f32_sealed(f32_sealed(x - q * {{ HALF_PI[0] }}, zero) - q * {{ HALF_PI[1] }}, zero);
+    let three_parts = two_parts - q * {{ HALF_PI[2] }};
+    let small = abs(three_parts) < 0.00390625f;
+    let first = select(two_parts, three_parts, small);
+    let rest = f32_sealed(q * select({{ HALF_PI_END }}, {{ HALF_PI[3] }}, small), zero);
+    let r = f32_sealed(first - rest, zero);
+    let t = select(r, 0.5f * r, is_cosine);
+    let g = f32_clamped(t * t);
+{{ clamped_horner(SIN_FLOATS, "g") }}
+    let bend = f32_sealed(f32_clamped(h0 * g) * t, zero);
+    let square = f32_clamped(first * first);
+    let top = f32_sealed(1.0f - 0.5f * square, zero);
+    let cut = f32_sealed(0.5f * square - f32_clamped(1.0f - top), zero);
+    let twice = f32_sealed(2.0f * bend + rest, zero);
+    let fall = f32_sealed(twice * (0.5f * twice - first), zero);
+    let low = select(rest, cut, is_cosine) + select(bend, fall, is_cosine);
+    return vec4<u32>(bitcast<u32>(select(first, top, is_cosine)), bitcast<u32>(low) ^ zero, quarters, zero);
 }
 {% endif %}
 {% if "scaled_wave" in helpers %}
