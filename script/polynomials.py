@@ -287,22 +287,35 @@ def text() -> str:
             f"{floats(fit_near_zero(part_of_exp(2), 0, 0.17, 2, 1))}, "
             + floats(fit_near_zero(part_of_exp(3), 0, 0.31, 2, 1)),
         ),
-        "(tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226": (
+        "(1 - tanh(x) / x) / g on floats for g = x^2 <= 0.3025, with alternating signs": (
             "TANH_FLOATS",
-            floats(fit_near_zero(hyperbolic_tangent, 0, 0.1226, 5, 1)),
+            alternating(fit_rounded(lambda g: -hyperbolic_tangent(g), 0, 0.3025, 4, lambda g: g, 4)),
         ),
-        "log(2) as the sum of two floats with 16 bits": ("LN2_SHORT", split(mp.ln2, 16, 33)),
-        "1 / (1 + w) on floats for 0 <= w <= 1/2, roughly": (
-            "RECIPROCAL_FLOATS",
-            floats(
-                round_to_bits(value, 12)
-                for value in mpmath.chebyfit(lambda w: 1 / (1 + w), [mpf(0), mpf("0.5")], 4)[::-1]
+        "(r - 1 + exp(-r)) / r^2 on floats for 0 <= r <= log(2), with alternating signs": (
+            "EXP_FALL_FLOATS",
+            alternating(
+                fit_rounded(
+                    series(2, lambda k: (-1) ** k / mpmath.factorial(k)),
+                    0,
+                    0.6932,
+                    4,
+                    lambda r: max(abs(r), mpf(2) ** -20) ** 1.5,
+                    4,
+                )
             ),
         ),
-        "log(2) as the sum of two floats with few bits, and log2(e) with 12 bits": (
-            "LN2_PAIR, LOG2_E_ROUGH",
-            f"{split(mp.ln2, 18, 36)}, {floats([round_to_bits(1 / mp.ln2, 12)])[1:-1]}",
+        "2 log2(e), a little less": ("TWO_LOG2_E", floats([2 / mp.ln2 * (1 - mpf(2) ** -22)])[1:-1]),
+        "log(2) as the sum of two floats with 16 bits": ("LN2_SHORT", split(mp.ln2, 16, 33)),
+        "1 / (1/2 + t) for 0 <= t <= 1/6, roughly and from below, with alternating signs": (
+            "RECIPROCAL_FLOATS",
+            alternating(
+                [
+                    round_to_bits(value, 12)
+                    for value in fit(lambda t: 0.9985 / (0.5 + t), 0, 0.167, 2, lambda t: 0.5 + t)
+                ]
+            ),
         ),
+        "log2(e) with 12 bits": ("LOG2_E_ROUGH", floats([round_to_bits(1 / mp.ln2, 12)])[1:-1]),
         "1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2": (
             "LOG1P",
             polynomial(lambda g: 1 - mpmath.log1p(g + 0.5) / (g + 0.5), -0.5, 0.5, 10, 32),

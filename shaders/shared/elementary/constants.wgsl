@@ -21,15 +21,18 @@
 {#- (cosh(r) - 1) / g for g = r^2 <= 0.17 and (sinh(r) / r - 1) / g for g <= 0.31, both on floats -#}
 {%- set COSH_FLOATS, SINH_FLOATS = ("0.5f", "0.041665867f", "0.0013970094f"), ("0.16666669f", "0.008333037f",
     "0.00020006017f") -%}
-{#- (tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226 -#}
-{%- set TANH_FLOATS = ("-0.33333334f", "0.13333333f", "-0.053967964f", "0.02186238f", "-0.008774343f", "0.003035774f")
-    -%}
+{#- (1 - tanh(x) / x) / g on floats for g = x^2 <= 0.3025, with alternating signs -#}
+{%- set TANH_FLOATS = ("0.3333332f", "0.13332637f", "0.053856846f", "0.021088265f", "0.0062955413f") -%}
+{#- (r - 1 + exp(-r)) / r^2 on floats for 0 <= r <= log(2), with alternating signs -#}
+{%- set EXP_FALL_FLOATS = ("0.499999f", "0.16664945f", "0.041564275f", "0.008054366f", "0.0010257808f") -%}
+{#- 2 log2(e), a little less -#}
+{%- set TWO_LOG2_E = "2.8853893f" -%}
 {#- log(2) as the sum of two floats with 16 bits -#}
 {%- set LN2_SHORT = ("0.69314575f", "0.0000014286488f") -%}
-{#- 1 / (1 + w) on floats for 0 <= w <= 1/2, roughly -#}
-{%- set RECIPROCAL_FLOATS = ("0.99975586f", "-0.98657227f", "0.8532715f", "-0.42663574f") -%}
-{#- log(2) as the sum of two floats with few bits, and log2(e) with 12 bits -#}
-{%- set LN2_PAIR, LOG2_E_ROUGH = ("0.69314575f", "0.0000014286052f"), "1.4428711f" -%}
+{#- 1 / (1/2 + t) for 0 <= t <= 1/6, roughly and from below, with alternating signs -#}
+{%- set RECIPROCAL_FLOATS = ("1.9956055f", "3.8310547f", "5.1035156f") -%}
+{#- log2(e) with 12 bits -#}
+{%- set LOG2_E_ROUGH = "1.4428711f" -%}
 {#- 1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2 -#}
 {%- set LOG1P = (812048538, 1239214510, -569554590, 290716127, -157244007, 88353427, -50885725, 28965709, -17230081,
     13977299, -8532797) -%}

@@ -1,9 +1,9 @@
 {#- The other elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS,
     ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
-    COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH,
+    COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, EXP_FALL_FLOATS, TWO_LOG2_E, RECIPROCAL_FLOATS, LN2_SHORT, LOG2_E_ROUGH,
     ARCTANH_FLOATS, ARCSINH_FLOATS %}
-{% from "shared/elementary/horner.wgsl" import horner, float_horner, joined %}
+{% from "shared/elementary/horner.wgsl" import horner, float_horner, clamped_horner, joined %}
 {#- ----- Exponential and hyperbolic functions -#}
 {% for suffix in ("", "_odd") %}
 {% if "f32_exp" + suffix in helpers %}
@@ -160,45 +160,45 @@ fn sinh_limit(bits: u32) -> u32 {
 {% endif %}
 {% if "f32_tanh" + suffix in helpers %}
 
-// From 0.35 on it is 2 / (1 + w) - 1 with w = exp(-2 |x|) = 2^k exp(r), below it x + x^3 h. The two share the steps of
-// a polynomial.
+// Below 0.55 it is x - x^3 h(x^2), from there on 2 / (1 + w) - 1 with w = exp(-2 |x|) = 2^-k (1 - p). The larger part of
+// (1 + w) / 2 has 12 bits, and so has the guess of its reciprocal, which is too small by a share e.
 fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let near = size < 0x3eb33333u;
-    let a = bitcast<f32>(min(size, 0x41180000u));
-    let twice = a * -2.0f;
-    let rounded = bitcast<u32>(f32_rough(twice) * {{ LOG2_E_ROUGH }} + 12582912.0f);
-    let k = f32(bitcast<i32>(rounded) - 0x4b400000i);
+    if (bits + bits - 0x72000000u >= 0x8d000001u) {
+        return bitcast<f32>(tanh_limit(bits));
+    }
+    let a = min(abs(x), 9.5f);
+    let k = trunc(a * {{ TWO_LOG2_E }});
     let zero = bitcast<u32>(k) & 0xffffu;
-    let scale = bitcast<f32>((rounded << 23u) + 0x3f800000u);
-    let first = f32_sealed(twice - k * {{ LN2_PAIR[0] }}, zero);
-    let r = first - k * {{ LN2_PAIR[1] }};
-    let base = select(r, a, near);
-    let square = f32_sealed(base * base, zero);
-    let g = select(r, square, near);
-{% for power in range(5, -1, -1) %}
-    let c{{ power }} = select({{ EXP_FLOATS[power] }}, {{ TANH_FLOATS[power] }}, near);
-    let h{{ power }} = c{{ power }}{% if not loop.first %} + f32_sealed(h{{ power + 1 }} * g, zero){% endif %};
+    let scale = bitcast<f32>(0x3f000000u - (bitcast<u32>(k + 12582912.0f) << 23u));  // 2^-k / 2
+    let r = f32_clamped(f32_clamped(2.0f * a - k * {{ LN2_SHORT[0] }}) - k * {{ LN2_SHORT[1] }});
+{{ clamped_horner(EXP_FALL_FLOATS, "r") }}
+    let p = f32_clamped(r - f32_clamped(f32_clamped(h0 * r) * r));
+    let half_w = f32_clamped(scale - p * scale);
+    let sum = f32_rough(0.5f + f32_clamped(half_w - 0.00000006f));  // not too large
+    let t = f32_clamped(sum - 0.5f);
+    let rest = f32_clamped(f32_clamped(scale - t) - p * scale);
+    let guess2 = {{ RECIPROCAL_FLOATS[2] }};
+{% for power in range(1, -1, -1) %}
+    let guess{{ power }} = f32_rough({{ RECIPROCAL_FLOATS[power] }} - t * guess{{ power + 1 }});
 {% endfor %}
-    let bend = f32_sealed(square * h0, zero);
-    // w as the sum of two floats, then 1 / (1 + w) by a guess with an error e
-    let high = f32_sealed(1.0f + first, zero) * scale;
-    let low = f32_sealed(bend - k * {{ LN2_PAIR[1] }}, zero) * scale;
-    let w = f32_rough(high + low);
-    let rest = f32_sealed(high - w, zero) + low;
-    let guess3 = {{ RECIPROCAL_FLOATS[3] }};
-{% for power in range(2, -1, -1) %}
-    let guess{{ power }} = f32_rough({{ RECIPROCAL_FLOATS[power] }} + w * guess{{ power + 1 }});
-{% endfor %}
-    let difference = f32_sealed(f32_sealed(1.0f - guess0, zero) - w * guess0, zero);
-    let e = f32_sealed(difference - f32_sealed(rest * guess0, zero), zero);
-    let change = f32_sealed(guess0 * (e + f32_sealed(e * e, zero)), zero);
-    let far_high = f32_sealed(2.0f * guess0 - 1.0f, zero);
-    let near_low = f32_sealed(a * bend, zero);
-    let value = bitcast<u32>({{ joined(suffix, "select(far_high, a, near)", "select(2.0f * change, near_low, near)", "zero") }});
-    let computed = select(value | (bits & 0x80000000u), bits, size < 0x39000000u);
-    return bitcast<f32>(select(computed, 0x7fc00000u, size > 0x7f800000u));
+    let e = f32_clamped(f32_clamped(1.0f - sum * guess0) - f32_clamped(rest * guess0));
+    let change = f32_clamped(guess0 * (e + f32_clamped(f32_clamped(e * e) * (1.0f + e))));
+    let near = a < 0.55f;
+    let g = f32_clamped(a * a);
+{{ clamped_horner(TANH_FLOATS, "g", "near") }}
+    let fall = f32_clamped(f32_clamped(near0 * g) * a);
+    let high = select(f32_clamped(guess0 - 1.0f), a, near);
+    let low = select(change, 0.0f - fall, near);
+    let value = {{ joined(suffix, "high", "low", "zero") }};
+    return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
+}
+{% endif %}
+{% if "tanh_limit" in helpers and not suffix %}
+
+// The bits of tanh of a number that is tiny or NaN.
+fn tanh_limit(bits: u32) -> u32 {
+    return select(bits, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u);
 }
 {% endif %}
 {#- ----- Logarithms -#}
