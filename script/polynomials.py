@@ -211,7 +211,7 @@ def error_near_zero(y: Any) -> Any:
     return 2 / mpmath.sqrt(mp.pi) * mpmath.fsum(terms)
 
 
-# The smallest significand whose logarithm is computed, less 1, is 11/16 - 1.
+# Logarithms are computed of significands from 11/16 on. This is 1 less the smallest one.
 LOG_START = mpf(5) / 16
 # A number with 12 bits. The logarithm of 1 - erf of it is close to a multiple of 2^-16.
 ERFC_CENTER = mpf(4142) / 4096
@@ -252,6 +252,19 @@ def text() -> str:
             "LOG_FLOATS",
             with_rough_end(fit_after_rounding(logarithm, -0.136, 0.125, 5, 2)),
         ),
+        "the same in u = r + 9/64 for 0.0046 <= u <= 0.2657, with alternating signs": (
+            "LOG_TAIL_FLOATS",
+            alternating(
+                fit_rounded(
+                    lambda u: logarithm(u - mpf(9) / 64),
+                    0.0046,
+                    0.2657,
+                    5,
+                    lambda u: max(abs(u - mpf(9) / 64), mpf(2) ** -20) ** 2,
+                    5,
+                )
+            ),
+        ),
         "(r - log(1 + r)) / r^2 on floats, in u = r + 5/16 for 0 <= u <= 11/16, with alternating signs": (
             "LOG_CURVE",
             alternating(
@@ -273,6 +286,19 @@ def text() -> str:
         "(exp(r) - 1 - r) / r^2 on floats for -0.43 <= r <= 0.44": (
             "EXP_FLOATS",
             floats(fit_after_rounding(series(2, lambda k: 1 / mpmath.factorial(k)), -0.43, 0.44, 5, 2)),
+        ),
+        "the same in v = r + 7/16 for 0.03 <= v <= 0.85": (
+            "EXP_RISE_FLOATS",
+            floats(
+                fit_rounded(
+                    lambda v: series(2, lambda k: 1 / mpmath.factorial(k))(v - mpf(7) / 16),
+                    0.03,
+                    0.85,
+                    5,
+                    lambda v: max(abs(v - mpf(7) / 16), mpf(2) ** -20) ** 2,
+                    5,
+                )
+            ),
         ),
         "the same for -0.4 <= r <= 0.41, with fewer terms": (
             "EXP_FLOATS_5",

@@ -1,6 +1,6 @@
 {#- The other elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS,
-    ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
+    ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_RISE_FLOATS, LOG_TAIL_FLOATS,
     COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, EXP_FALL_FLOATS, TWO_LOG2_E, RECIPROCAL_FLOATS, LN2_SHORT, LOG2_E_ROUGH,
     ARCTANH_FLOATS, ARCSINH_FLOATS %}
 {% from "shared/elementary/horner.wgsl" import horner, float_horner, clamped_horner, joined %}
@@ -276,7 +276,7 @@ fn f32_log1p{{ suffix }}(x: f32) -> f32 {
         return bitcast<f32>(log1p_limit(bits));
     }
     let near_sum = bitcast<u32>(1.0f + x);
-    let parts = log_reduced(near_sum);
+    let parts = log_reduced(near_sum, 0u);
     let zero = parts.w;
     let sum = bitcast<f32>(near_sum ^ zero);
     let large = size > 0x3f800000u;
@@ -304,7 +304,7 @@ fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let sum = f32_sealed(root_high + a, zero);
     let lost = f32_sealed(a - f32_sealed(sum - root_high, zero), zero) + bitcast<f32>(root.y);
     let whole = select(bitcast<u32>(sum), size + 0x800000u, large);
-    let far = log_sum(log_corrected(log_reduced(whole), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
+    let far = log_sum(log_corrected(log_reduced(whole, 0u), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
     let g = f32_sealed(a * a, zero);
 {{ float_horner(ARCSINH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
@@ -334,7 +334,7 @@ fn f32_arccosh{{ suffix }}(x: f32) -> f32 {
     let above = y > 1.0f;
     let rest = f32_sealed(select(y, 1.0f, above) - f32_sealed(sum - select(1.0f, y, above), zero), zero);
     let lost = select(f32_sealed(rest + y_low, zero), 0.0f, large);
-    let parts = log_reduced(select(bitcast<u32>(sum), bits + 0x800000u, large));
+    let parts = log_reduced(select(bitcast<u32>(sum), bits + 0x800000u, large), 0u);
     let far = log_corrected(parts, bitcast<u32>(sum), lost);
     let total = log_sum(select(far, vec4<u32>(bitcast<u32>(y), 0u, bitcast<u32>(y_low), zero), y < 0.125f));
     return {{ joined(suffix, "bitcast<f32>(total.x)", "bitcast<f32>(total.y)", "zero") }};
@@ -365,7 +365,7 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let rest = f32_sealed(f32_sealed(above_rest * factor, zero) + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
     let ratio = bitcast<u32>(top + rest);
     let lost = f32_sealed(rest - f32_sealed(bitcast<f32>(ratio ^ zero) - top, zero), zero);
-    let far = log_sum(log_corrected(log_reduced(ratio), ratio, lost));
+    let far = log_sum(log_corrected(log_reduced(ratio, 0u), ratio, lost));
     let g = f32_sealed(a * a, zero);
 {{ float_horner(ARCTANH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
@@ -519,26 +519,37 @@ fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
 {% endif %}
 {% if "f32_power" in helpers %}
 
-// exp(exponent log(|base|)). The logarithm is the sum of two floats, and so is its product with the exponent.
 fn f32_power(base: f32, exponent: f32) -> f32 {
     let bits = bitcast<u32>(base);
-    let parts = log_reduced(bits & 0x7fffffffu);
+    let value = power_parts(bits & 0x7fffffffu, 0u, exponent);
+    if ((bits - 0x800000u >= 0x7f000000u) | (value.z >= 0x42adcccdu)) {
+        return power_limit(base, exponent, value);
+    }
+    return bitcast<f32>(value.x + value.y);
+}
+{% endif %}
+{% if "power_parts" in helpers %}
+
+// exp(exponent log(base)) of a positive normal number times 2^-shift: significand, power of two, and the bits of
+// |exponent log(base)|. The logarithm is the sum of two floats, and so is its product with the exponent.
+fn power_parts(base: u32, shift: u32, exponent: f32) -> vec4<u32> {
+    let parts = log_reduced(base, shift);
     let log_zero = parts.w;
     let r = bitcast<f32>(parts.x);
     let offset = bitcast<f32>(parts.y);
     // r^2 / 2 as the sum of two floats, the first of them exact
     let r_high = f32_rough(r);
     let fall = 0.5f * (r_high * r_high);
-    let fall_low = f32_sealed((r - r_high) * (0.5f * (r + r_high)), log_zero);
-    let first = f32_sealed(r - fall, log_zero);
-    let first_low = f32_sealed(f32_sealed(r - first, log_zero) - fall, log_zero);
-    let bend = f32_sealed(log_bend(r, f32_sealed(r * r, log_zero), log_zero) - fall_low, log_zero);
-    let high = f32_sealed(offset + first, log_zero);
-    let lost = f32_sealed(first - f32_sealed(high - offset, log_zero), log_zero);
-    let low = f32_sealed(f32_sealed(f32_sealed(lost + bitcast<f32>(parts.z), log_zero) + first_low, log_zero) + bend, log_zero);
+    let fall_low = f32_clamped((r - r_high) * (0.5f * (r + r_high)));
+    let u = r + 0.140625f;
+{{ clamped_horner(LOG_TAIL_FLOATS, "u", "tail") }}
+    let bend = f32_sealed(f32_clamped(tail0 * f32_clamped(r * r)) * r, log_zero);
+    // 12 bits of the logarithm, and the rest. The other exact terms then add up to a number with few bits.
+    let log_high = f32_rough(offset + f32_sealed(r - f32_sealed(fall - bend, log_zero), log_zero));
+    let left = f32_sealed(f32_sealed(offset - log_high, log_zero) + r, log_zero);
+    let more = f32_sealed(bitcast<f32>(parts.z ^ log_zero) + f32_sealed(bend - fall_low, log_zero), log_zero);
+    let log_low = f32_sealed(f32_sealed(left - fall, log_zero) + more, log_zero);
     // The product, with an exact part, then 2^k exp(f). If the base is a constant, compilers know `log_zero`.
-    let log_high = f32_rough(high + low);
-    let log_low = f32_sealed(f32_sealed(high - log_high, log_zero) + low, log_zero);
     let times = f32_rough(exponent);
     let product = times * log_high;
     let k = round(product * {{ LOG2_E_FLOAT }});
@@ -546,36 +557,43 @@ fn f32_power(base: f32, exponent: f32) -> f32 {
     let product_low = f32_sealed((exponent - times) * log_high + f32_sealed(exponent * log_low, zero), zero);
     let f_high = f32_sealed(product - k * {{ LN2_SHORT[0] }}, zero);
     let f_low = f32_sealed(product_low - k * {{ LN2_SHORT[1] }}, zero);
-    let f = f_high + f_low;
-{{ float_horner(EXP_FLOATS, "f") }}
-    let curve = f32_sealed(f_low + f32_sealed(f32_sealed(f * f, zero) * h0, zero), zero);
+    let f = f32_sealed(f_high + f_low, zero);
+    let v = f + 0.4375f;
+{{ clamped_horner(EXP_RISE_FLOATS, "v", sign="+") }}
+    let curve = f32_sealed(f_low + f32_clamped(f32_clamped(f * f) * h0), zero);
     let significand = bitcast<u32>(1.0f + f32_sealed(f_high + curve, zero));
     let power = bitcast<u32>(k + 12582912.0f) << 23u;
-    // The sign of a negative base
+    return vec4<u32>(significand, power, bitcast<u32>(product) & 0x7fffffffu, 0u);
+}
+{% endif %}
+{% if "power_limit" in helpers %}
+
+// The same for bases that are no positive normal floats, and results that may be none.
+fn power_limit(base: f32, exponent: f32, value: vec4<u32>) -> f32 {
+    let size = bitcast<u32>(base) & 0x7fffffffu;
+    let whole = bitcast<u32>(f32(bitcast<i32>(size)));  // a subnormal number times 2^149
+    if (size - 1u < 0x7fffffu) {
+        return power_special(base, exponent, power_parts(whole, 0x4a800000u, exponent));
+    }
+    return power_special(base, exponent, value);
+}
+{% endif %}
+{% if "power_special" in helpers %}
+
+// The result with its sign, and for zero, infinity and NaN by cases, as C's pow has them.
+fn power_special(base: f32, exponent: f32, value: vec4<u32>) -> f32 {
+    let bits = bitcast<u32>(base);
+    let size = bits & 0x7fffffffu;
+    let times = bitcast<u32>(exponent) & 0x7fffffffu;
     let is_whole = bitcast<u32>(round(exponent)) == bitcast<u32>(exponent);
     let is_odd = is_whole & (bitcast<u32>(round(exponent * 0.5f) * 2.0f) != bitcast<u32>(exponent));
     let sign = select(0u, bits & 0x80000000u, is_odd);
     let defined = (bits < 0x80000000u) | is_whole;
-    let positive = (bits & 0x7fffffffu) - 1u < 0x7f7fffffu;
-    let size = bitcast<u32>(product) & 0x7fffffffu;
-    if (!(defined & positive & (size < 0x42adcccdu))) {
-        return f32_power_limit(base, exponent, vec4<u32>(significand, power, size, sign), defined);
-    }
-    return bitcast<f32>((significand + power) | sign);
-}
-{% endif %}
-{% if "f32_power_limit" in helpers %}
-
-// The same for results that may be no normal floats, and for log_zero, infinity and NaN by cases, as C's pow has them.
-fn f32_power_limit(base: f32, exponent: f32, value: vec4<u32>, defined: bool) -> f32 {
-    let bits = bitcast<u32>(base);
-    let size = bits & 0x7fffffffu;
-    let times = bitcast<u32>(exponent) & 0x7fffffffu;
     let scale = (value.x >> 23u) - 127u + bitcast<u32>(bitcast<i32>(value.y) >> 23u);
-    let power = scaled_round(vec2<u32>((value.x << 8u) | 0x80000000u, scale), value.w);
+    let power = scaled_round(vec2<u32>((value.x << 8u) | 0x80000000u, scale), sign);
     let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | (value.z >= 0x42d06666u);
     let grows = (size > 0x3f800000u) == (bitcast<u32>(exponent) < 0x80000000u);
-    let extreme = select(power, select(0u, 0x7f800000u, grows) | value.w, limit);
+    let extreme = select(power, select(0u, 0x7f800000u, grows) | sign, limit);
     let undefined = !defined & (size - 1u < 0x7f7fffffu) & (times < 0x7f800000u);
     let nan = undefined | (size > 0x7f800000u) | (times > 0x7f800000u);
     let one = (times == 0u) | (bits == 0x3f800000u) | ((size == 0x3f800000u) & (times == 0x7f800000u));

@@ -102,21 +102,19 @@ fn scaled_cosh(x: u32) -> vec2<u32> {
 {#- ----- Logarithms -#}
 {% if "log_reduced" in helpers %}
 
-// A positive float is 2^k m with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8. Returns r, the logarithm
-// of 2^k / c as the sum of two floats, and 0. All steps are exact.
-fn log_reduced(bits: u32) -> vec4<u32> {
-    let subnormal = bitcast<u32>(f32(bitcast<i32>(bits))) - 0x4a800000u;  // times 2^149 it is whole
-    let scaled = select(subnormal, bits, bits >= 0x800000u);
-    let power = (scaled - 0x3f600000u) & 0xff800000u;
-    let m = bitcast<f32>(scaled - power);
-    let k = f32(bitcast<i32>(power));  // times 2^23
+// A positive normal float is 2^k m with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8. Returns r, the
+// logarithm of 2^(k - shift / 2^23) / c as the sum of two floats, and 0. All steps are exact.
+fn log_reduced(bits: u32, shift: u32) -> vec4<u32> {
+    let power = (bits - 0x3f600000u) & 0xff800000u;
+    let m = bitcast<f32>(bits - power);
+    let k = f32(bitcast<i32>(power - shift));  // times 2^23
     let zero = bitcast<u32>(k) & 0xffffu;  // compilers do not know that k has few bits
     let above = select(0.0f, 1.0f, m >= 1.125f);
     let far = select(0.0f, 1.0f, m >= 1.3828125f);
     let steps = above + far;
     let c = 1.0f - 0.1875f * steps;
-    let shift = 0.015625f * above - 0.078125f * far;
-    let r = (m - (1.0f + 0.25f * steps)) * c + shift;
+    let step = 0.015625f * above - 0.078125f * far;
+    let r = (m - (1.0f + 0.25f * steps)) * c + step;
 {% for part in range(2) %}
     let offset{{ part }} = k * {{ LN2_FLOATS[part] }} + (above * {{ LOG_16_13[part] }} + far * {{ LOG_13_10[part] }});
 {% endfor %}
