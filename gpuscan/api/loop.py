@@ -127,12 +127,14 @@ def loop(
     ``form.kind``     the step as a function of the carry h; a, b, low and high may be computed from x in any way
     ================  =================================================================================================
     ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``;
-                      phases of floats, ``(h + b) % m``
+                      phases of floats, ``(h + b) % m``; integers that are rounded: ``(h + a) // m + b``, tab stops
+                      ``(h // m + 1) * m``, ``h % m + b``; sums with end-around carry
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative; the largest and the least product of
                       adjacent elements, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
-    ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
+    ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``, with one
+                      bound or two; clamps that end: ``np.where(h <= 0, 0, np.minimum(h + a, high))``
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; the
                       first value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``; of several numbers ``(A @ h + b) / (c @ h + d)``, or ``A @ h``
@@ -148,7 +150,9 @@ def loop(
     ``np.where(np.isnan(h), x, a * h + b)``. ``s - np.minimum(s, x)`` is the same as ``np.maximum(s - x, 0)``. A clamp
     to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine. Integers of
     the carry and of x may index arrays that f closes over, such as the transition table of an automaton. Python's
-    ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f.
+    ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f. A
+    function of one integer is recognised by its values, however it is spelled: ``if h > 0: h -= 1`` is
+    ``np.maximum(h - 1, 0)``.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may

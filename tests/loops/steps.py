@@ -148,6 +148,42 @@ def product_by_swap(c: Any, x: Any) -> Any:
     return np.minimum(x, x * low), np.maximum(x, x * high)
 
 
+def tab_stop(column: Any, c: Any) -> Any:
+    if c == ord("\\"):
+        return column + 8 - column % 8
+    return 0 if c == ord("\n") else column + 1
+
+
+def internet_checksum(s: Any, x: Any) -> Any:
+    s = s + (x & 0xFFFF)
+    return (s & 0xFFFF) + (s >> 16)
+
+
+def brackets(depth: Any, c: Any) -> Any:
+    if c == ord("a"):
+        depth += 1
+    elif c == ord("b") and depth > 0:
+        depth -= 1
+    return depth
+
+
+def up_and_down(n: Any, x: Any) -> Any:
+    if x and n < 100:
+        n += 1
+    if not x and n > 0:
+        n -= 1
+    return n
+
+
+def long_addition(carry: Any, x: Any) -> Any:
+    total = carry + x[0] + x[1]
+    return total // 10, total % 10
+
+
+def health(h: Any, x: Any) -> Any:
+    return h if h == 0 else min(max(h + x, 0), 100)
+
+
 def log_sum(h: Any, x: Any) -> Any:
     h = h + x[1]
     m = np.maximum(h, x[0])
@@ -311,6 +347,26 @@ CASES = [
     Case("sum modulo 500", "affine", lambda h, x: (h + x) % 500, I(0), "j"),
     Case("sum of a byte that begins outside", "affine", lambda h, x: ((h + x) & 255, h), I(1000), "i"),
     Case("decimal modulo 97", "affine", lambda h, x: (10 * h + x) % 97, I(0), "j"),
+    # Functions of one integer
+    Case("day of the year", "affine", lambda day, x: np.where(day == 365, 1, day + 1), I(360), "flag"),
+    Case("day of the year by a remainder", "affine", lambda day, x: day % 365 + 1, I(1), "flag"),
+    Case("checksum of the Internet", "affine", internet_checksum, np.uint32(0), "bits"),
+    Case("tab stops", "affine", tab_stop, I(0), "text"),
+    Case("tab stops by bits", "affine", lambda h, x: np.where(x > 3, (h | 7) + 1, h + 1), I(0), "j"),
+    Case("alignment", "affine", lambda h, x: np.where(x[1], 0, (h + x[0] + 15) // 16 * 16), I(3), "j flag"),
+    Case("remainder and input", "affine", lambda h, x: (h & 255) + x, I(1000), "i"),
+    Case("half of a sum", "affine", lambda h, x: (h + x) // 2, I(10**9), "i"),
+    Case("carry of an addition", "affine", long_addition, I(0), "j j"),
+    Case("depth that stops at 0", "max-plus", brackets, I(0), "text"),
+    Case("depth by bools", "max-plus", lambda d, x: d + (x > 5) - ((x < 5) & (d > 0)), I(0), "j"),
+    Case("counter between two ends", "clamp", up_and_down, I(7), "flag"),
+    Case("timer", "max-plus", lambda n, x: np.where(x, 200, n - (n > 0)), I(0), "flag"),
+    Case("condition on both", "min-plus", lambda h, x: np.where(x[1] & (h > 2), 2, h) + x[0], F(0), "positive flag"),
+    Case("bars since an event", "clamp", lambda n, x: np.where(x, 0, np.where(n < 0, -1, n + 1)), I(-1), "flag"),
+    Case("bars since, by equality", "clamp", lambda n, x: np.where(x, 0, np.where(n == -1, n, n + 1)), I(-1), "flag"),
+    Case("health", "clamp", health, I(50), "i"),
+    Case("ruin", "clamp", lambda h, x: np.where(h <= 0, F(0), np.minimum(h + x, 9)), F(5), "x"),
+    Case("knocked out", "clamp", lambda h, x: np.where(x[1], 0, np.where(h >= 3, F(3), h + x[0])), F(0), "x flag"),
     # Finite states
     Case("sum modulo 7", "finite-state", lambda h, x: (h + x) % 7, I(0), "j"),
     Case("multiples of 5 in binary", "finite-state", lambda h, x: (2 * h + x) % 5, I(0), "j"),
@@ -424,7 +480,7 @@ REFUSALS = [
     Case("integrate and fire", "where", lambda v, x: np.where(v * F(0.9) + x > 1, 0, v * F(0.9) + x), F(0), "x"),
     Case("rotation and sum", "left_shift", lambda h, x: ((h << 7) | (h >> 25)) + x, np.uint32(1), "bits"),
     Case("conversion", "astype", lambda h, x: (h + x).astype(I).astype(F), F(0), "x"),
-    Case("integer quotient", "floor_divide", lambda h, x: (h + x) // 2, I(0), "j"),
+    Case("integer quotient of a product", "floor_divide", lambda h, x: (3 * h + x) // 2, I(0), "j"),
     Case("reorder of stock", r"computes np\.where", lambda s, x: np.where(s - x < 5, 20, s - x), I(20), "j"),
     Case("limited slope", r"computes np\.minimum", lambda h, x: h + np.clip(x - h, F(-0.1), F(0.1)), F(0), "x"),
     Case("conjugate", r"computes np\.conjugate", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),

@@ -149,7 +149,7 @@ def derive(part: StepPart) -> LoopStage:
     )
     if masked is None:
         return derive_stage(PlusTimes(part), scales=True)
-    stage = derive_stage(PlusTimes(Inner(part.step, part.state_indices, part.initial, masked[0])), scales=False)
+    stage = derive_stage(PlusTimes(Inner(part.step, part.state_indices, part.initial, result=masked[0])), scales=False)
     assert isinstance(stage.composition, MatrixMaps)
     composition = MaskedMaps(PlusTimes, stage.composition.pattern, bits=masked[1])
     return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)

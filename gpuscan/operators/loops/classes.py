@@ -9,6 +9,7 @@ from typing import Any
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import MAX_OPERATIONS, Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.loops import (
+    absorbing,
     affine,
     bitwise,
     extremum,
@@ -24,9 +25,11 @@ from gpuscan.operators.loops import (
     phases,
     polynomials,
     projective,
+    roundings,
     shifted_bits,
     sloped_clamp,
     tropical,
+    whole_functions,
 )
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, StepPart
@@ -49,11 +52,13 @@ CLASSES: tuple[Callable[[StepPart], LoopStage], ...] = (
     projective.derive,
     modular.derive,
     phases.derive,
+    roundings.derive,
     linear_bits.derive,
     finite_state.derive,
     first_value.derive,
     first_affine.derive,
     folds.derive,
+    absorbing.derive,
 )
 
 
@@ -197,19 +202,23 @@ def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
     too_long = ""
     # The results have nodes of their own, which no class may remove.
     graph, _ = part.graph, part.results
-    for derive_class in CLASSES:
-        before = len(graph.nodes)
-        try:
-            stage = derive_class(part)
-            taken.update(part.state_indices)
-            return stage
-        except LeavesClassError as error:
-            refusals.append(error)
-        except TooManyOperationsError:
-            graph.forget_since(before)
-            too_long = f"the form has more than {MAX_OPERATIONS:,} operations"
-        except RecursionError:
-            too_long = too_long or "its operations follow each other in a chain that is too long to derive a form from"
+    current: StepPart | None = part
+    while current is not None:
+        for derive_class in CLASSES:
+            before = len(graph.nodes)
+            try:
+                stage = derive_class(current)
+                taken.update(part.state_indices)
+                return stage
+            except LeavesClassError as error:
+                refusals += [error] if current is part else []
+            except TooManyOperationsError:
+                graph.forget_since(before)
+                too_long = f"the form has more than {MAX_OPERATIONS:,} operations"
+            except RecursionError:
+                too_long = too_long or "its operations follow each other in a chain that is too long to derive a form"
+        # A part that no class takes is tried once more, with other operations of the same value.
+        current = None if too_long or current is not part else whole_functions.shaped(part)
     raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
 
 

@@ -70,7 +70,7 @@ def derive(part: StepPart) -> LoopStage:
     inputs = {node: node for node in nodes if node.op == "input"}
     first = part.result_at(np.nan)
     (present,) = copy_nodes([result], graph, inputs | {test: graph.constant(False, BOOL) for test in tests})
-    inner = Inner(part.step, part.state_indices, part.initial, present)
+    inner = Inner(part.step, part.state_indices, part.initial, result=present)
     semiring = PlusTimes(inner)
     forms = Forms(semiring)
     form = forms.of(present)

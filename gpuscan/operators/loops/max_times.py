@@ -191,7 +191,7 @@ def _are_nonnegative(values: AnyArray) -> np.bool_:
     return np.all(values >= 0)
 
 
-def _stays_nonnegative(part: StepPart) -> bool:
+def stays_nonnegative(part: StepPart) -> bool:
     """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
     begins = all(values is not None and arrays_hold(_are_nonnegative, values) for values in part.initial)
     states = {node.index for node in part.states}
@@ -217,7 +217,7 @@ def derive(part: StepPart) -> LoopStage:
             # A term that is absent has the infinity as its factor.
             if not all(is_nonnegative(weight, {used.zero(weight).index}) for weight in weights):
                 raise LeavesClassError(used.joins or part.results[0], _NEGATIVE, rank=1)
-            if used.joins is not None and not _stays_nonnegative(part):
+            if used.joins is not None and not stays_nonnegative(part):
                 # max(a h, b h) is max(a, b) h if h is not negative. So are products of matrices with several terms.
                 raise LeavesClassError(used.joins, "joins two terms of a carry that may be negative", rank=1)
             if used.chooses and isinstance(stage.composition, ScaledMaps):

@@ -4,17 +4,12 @@ Law: ``h[t] = (a[t] h[t-1] + b[t]) % m``, of one number, or of several with a ma
 then (a2, b2): ``(a2 a1 % m, (a2 b1 + b2) % m)``. Identity: (1, 0). Proof: the integers modulo m are a ring, so this is
 the composition of affine maps (see `affine`) in that ring.
 
-A counter that wraps, ``np.where(h == m - 1, 0, h + 1)`` or its like, is ``(h + 1) % m`` if it begins below m. A
-counter that counts down is ``(h - 1) % m``. A sum that wraps, ``np.where(h + x >= m, h + x - m, h + x)``, is
-``(h + x) % m`` if the type of x, or a mask on it, keeps x from 0 to m.
-
 The loop takes the remainder of the sum itself, so the two agree if the loop's sum does not overflow. A step that
 overflows for some state below m is refused. Products of numbers below m must fit 64 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -23,10 +18,9 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Node, reachable
-from gpuscan.operators.loops.affine import Inner, PlusTimes
-from gpuscan.operators.loops.intervals import Interval, intervals_of
+from gpuscan.operators.loops.affine import PlusTimes
+from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.traced_array import Number
@@ -35,10 +29,6 @@ _INTEGERS = ("signed", "unsigned")
 UINT32 = scalar_of(np.dtype(np.uint32))
 # Of fewer values, `finite_state` has tables. Only sums of those take fewer instructions here.
 _LEAST = 65
-# The largest modulus of a counter that wraps by a comparison.
-_MAX_COUNTER = 2**20
-# How a counter is compared with its end.
-_TESTS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 # The largest modulus with products that fit each type of the maps' numbers.
 _LARGEST = {UINT32: 2**16, INT64: 3_037_000_500}
 
@@ -118,98 +108,6 @@ class ModularMaps(MatrixMaps):
         return super().combine([*left[:stored], *first], right)
 
 
-def _unwrap(part: StepPart) -> StepPart:
-    """Return the part with remainders in the place of counters that wrap."""
-    graph, replacements = part.graph, dict[Node, Node]()
-    if len(part.state_indices) > 1:
-        return part
-    (initial,) = part.initial or (None,)
-    intervals = intervals_of(reachable(part.results))
-    for node in reachable(part.results):
-        if any(arg in replacements for arg in node.args):
-            (replacements[node],) = copy_nodes([node], graph, {arg: replacements.get(arg, arg) for arg in node.args})
-            continue
-        counter = _counter(node, part.states[0]) or _sum_that_wraps(node, part.states[0], intervals)
-        if counter is not None and initial is not None:
-            counted, modulus = counter
-            if np.all((initial >= 0) & (initial < modulus)):
-                limit = graph.constant(modulus, node.scalar)
-                replacements[node] = graph.apply("remainder", (counted, limit), node.scalar)
-    result = part.results[0]
-    return Inner(part.step, part.state_indices, part.initial, replacements[result]) if result in replacements else part
-
-
-def _sum_that_wraps(node: Node, state: Node, intervals: Mapping[int, Interval]) -> tuple[Node, int] | None:
-    """Return a sum and its modulus for ``np.where(sum >= m, sum - m, sum)``, ``np.where(sum == m, 0, sum)`` and so on.
-
-    The sum is that of the state and a number in a known range, such as a byte or a flag.
-    """
-    choice = _choice_of(node)
-    if choice is None:
-        return None
-    condition, total, end = choice
-    if condition.op not in _TESTS or condition.args[0] is not total or not condition.args[1].is_constant:
-        return None
-    low: int | None = 0
-    high: int | None = 0
-    if total is not state:
-        if total.op != "add" or state not in total.args or total.scalar != state.scalar:
-            return None
-        low, high = intervals[(total.args[1] if total.args[0] is state else total.args[0]).index]
-    limit = int(condition.args[1].value)
-    if low is None or high is None or low < 0 or limit > _MAX_COUNTER:
-        return None
-    for modulus in (limit, limit + 1):
-        if modulus < _LEAST or high > modulus:
-            continue
-        # The choice must be the remainder of every sum.
-        totals = np.arange(low, modulus + high)
-        wraps = getattr(np, condition.op)(totals, limit)
-        if np.array_equal(np.where(wraps, totals - end if end else 0, totals), totals % modulus):
-            return total, modulus
-    return None
-
-
-def _choice_of(node: Node) -> tuple[Node, Node, int] | None:
-    """Return a condition, a number, and what is subtracted where the condition is met: 0 if the result is 0 there."""
-    if node.op == "select" and node.args[0].op in _TESTS:
-        condition, yes, no = node.args
-        if yes.equals(0):
-            return condition, no, 0
-        if yes.op == "subtract" and yes.args[0] is no and yes.args[1].is_constant:
-            return condition, no, int(yes.args[1].value)
-    if node.op == "subtract" and node.args[1].op == "multiply":
-        for flag, amount in (node.args[1].args, node.args[1].args[::-1]):
-            if flag.op == "cast" and flag.args[0].op in _TESTS and amount.is_constant:
-                return flag.args[0], node.args[0], int(amount.value)
-    return None
-
-
-def _counter(node: Node, state: Node) -> tuple[Node, int] | None:
-    """Return what a counter counts to, and its modulus, for a choice that wraps at an end; None for another node."""
-    if node.op != "select":
-        return None
-    condition, yes, no = node.args
-    ends, counted = (yes, no) if yes.is_constant else (no, yes)
-    if not ends.is_constant or counted.op not in ("add", "subtract") or condition.op not in _TESTS:
-        return None
-    if state not in counted.args[:1] or not counted.args[1].is_constant or not condition.args[1].is_constant:
-        return None
-    change = int(counted.args[1].value) * (1 if counted.op == "add" else -1)
-    tested, limit, end = condition.args[0], int(condition.args[1].value), int(ends.value)
-    if abs(change) != 1 or tested not in (state, counted) or counted.scalar != state.scalar:
-        return None
-    for modulus in (end + 1,) if change < 0 else (limit, limit + 1, limit + 2):
-        if _LEAST <= modulus <= _MAX_COUNTER:
-            # The choice must wrap at the end and nowhere else.
-            numbers = np.arange(modulus)
-            compared = numbers + change if tested is counted else numbers
-            wraps = getattr(np, condition.op)(compared, limit) == (ends is yes)
-            if np.array_equal(np.where(wraps, end, numbers + change), (numbers + change) % modulus):
-                return counted, modulus
-    return None
-
-
 def _modulus(part: StepPart) -> int:
     """Return the modulus that the results of a part share.
 
@@ -273,7 +171,7 @@ def _reach(node: Node, args: list[tuple[int, int]], modulus: int) -> tuple[int, 
     if node.op == "select":
         return min(low for low, _ in args), max(high for _, high in args)
     if node.op == "cast":
-        return args[0]
+        return args[0] if args else (0, 1)
     if node.op == "negative":
         return -args[0][1], -args[0][0]
     if node.op in ("add", "subtract", "multiply", "left_shift"):
@@ -317,7 +215,6 @@ def derive(part: StepPart) -> LoopStage:
     """
     if any(node.scalar.kind not in _INTEGERS for node in part.states) or len({n.scalar for n in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
-    part = _unwrap(part)
     modulus = _modulus(part)
     _check_range(part, modulus)
     _check_constants(part, modulus)

@@ -1,4 +1,4 @@
-"""Phases: sums of floats modulo a constant m, such as the phase of an oscillator, an angle or a time of day.
+"""Phases: sums modulo a constant m, such as the phase of an oscillator, an angle, a time of day or a day of the year.
 
 Law: ``h[t] = (h[t-1] + b[t]) mod m``, in the range from k to k + m. A map is b, between -m and m. Composition, first
 b1, then b2: ``b1 + b2``. If the sum leaves that range, m is subtracted from it, or added to it. Identity: 0.
@@ -6,6 +6,10 @@ Proof: ``(h + b1) mod m`` differs from ``h + b1`` by a multiple of m, which the 
 
 A phase is exact within rounding on the circle, so a number near one end of the range may be found near the other end.
 An increment keeps its sign: as a number near m, a small negative one would be rounded to fewer digits.
+
+Phases of integers are found by their values, as ``np.where(day == 365, 1, day + 1)`` is (see `whole_functions`), and
+are exact. A sum with end-around carry, as Internet checksums have it, is ``h + b`` up to m, and ``h + b - m`` above it.
+Its composition is the same sum of b1 and b2: those are remainders from 1 to m, and 0 only if both are 0.
 """
 
 from __future__ import annotations
@@ -18,13 +22,14 @@ from gpuscan.operators.adjoint import ONE
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.polynomials import simplify
-from gpuscan.operators.loops.semirings import Forms
+from gpuscan.operators.loops.semirings import INT32, INT64, Forms
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
     LoopStage,
     NodeForms,
     Numbers,
+    Shape,
     StepPart,
     compute_nodes,
     constant_choice,
@@ -39,10 +44,12 @@ class PhaseMaps(Composition):
     Attributes:
         modulus: the length of the range.
         low: its lower end.
+        carries: True for end-around carry: the range ends with m, and not below it.
     """
 
     modulus: float
     low: float
+    carries: bool = False
 
     @property
     def keeps_start(self) -> bool:
@@ -51,12 +58,14 @@ class PhaseMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         total = left[0] + right[0]
         modulus = np.full_like(total, self.modulus)
-        total = np.where(total >= modulus, total - modulus, total)
+        total = np.where(total > modulus if self.carries else total >= modulus, total - modulus, total)
         return [np.where(total <= -modulus, total + modulus, total)]
 
     def start(self, state: Numbers) -> list[Number]:
         # The values in `init` may be outside of the range.
         distance = state[0] - np.full_like(state[0], self.low)
+        if distance.dtype.kind != "f":
+            return [distance.astype(np.int32)]
         return [np.fmod(distance, np.full_like(distance, self.modulus))]
 
     def state(self, numbers: Numbers) -> list[Number]:
@@ -70,7 +79,8 @@ class _Phase:
     """A number that is a phase: the old phase plus an increment, or a value that does not depend on the old phase.
 
     Attributes:
-        increment: the number that is added to the old phase; None if the number never depends on the old phase.
+        increment: the number that is added to the old phase; None if the number never depends on the old phase. Of
+            integers, it is added to the distance from the lower end of the range.
         modulus, low: the length of the range and its lower end. `modulus` is None where `increment` is.
         constant: the condition under which the number is `value`; None if there is none.
         value: the number under this condition, or always if `increment` is None.
@@ -90,11 +100,17 @@ class _Phases(NodeForms[_Phase]):
         super().__init__(part)
         self.semiring = PlusTimes(part)
         self.forms = Forms(self.semiring)
+        self.shape = _wrapping_shape(part)
 
     def _derive(self, node: Node) -> _Phase:
         part, graph, args = self.part, self.graph, node.args
         if not part.varies(node):
             return _Phase(value=node)
+        if self.shape is not None:
+            if node.op == "input":
+                return _Phase(graph.constant(0, INT64), self.shape.modulus, self.shape.base)
+            if node in part.shapes:
+                return self._wrap_integer(node, part.shapes[node])
         wrapped = _wrapped(node)
         if wrapped is not None:
             return self._wrap(node, *wrapped)
@@ -127,6 +143,28 @@ class _Phases(NodeForms[_Phase]):
             raise LeavesClassError(node, "takes the rest of a number other than a sum of the phase", rank=1)
         return _Phase(form.shift or self.semiring.zero(total), modulus)
 
+    def _wrap_integer(self, node: Node, shape: Shape) -> _Phase:
+        phase = self._wrap(node, shape.total, shape.modulus)
+        assert phase.increment is not None
+        increment = self.graph.cast(phase.increment, INT64)
+        if shape.kind == "wrap":
+            amount, modulus = (self.graph.constant(value, INT64) for value in (shape.offset, shape.modulus))
+            increment = self.graph.apply("add", (increment, amount), INT64)
+            increment = self.graph.apply("remainder", (increment, modulus), INT64)
+        return _Phase(increment, shape.modulus, shape.base)
+
+
+def _wrapping_shape(part: StepPart) -> Shape | None:
+    """Return what the functions of integers in a part are, if all of them wrap in one range; None if they do not."""
+    shapes = list(part.shapes.values())
+    if not shapes or len({(shape.kind, shape.modulus, shape.base) for shape in shapes}) > 1:
+        return None
+    (low, high), shape = part.bounds, shapes[0]
+    if shape.kind not in ("wrap", "carry") or low is None or high is None:
+        return None
+    last = shape.base + shape.modulus - (shape.kind == "wrap")
+    return shape if shape.base <= low and high <= last else None
+
 
 def _wrapped(node: Node) -> tuple[Node, float] | None:
     """Return the dividend and the constant divisor if a node is a remainder, else None. ``h - floor(h)`` is one."""
@@ -141,30 +179,50 @@ def derive(part: StepPart) -> LoopStage:
     """Return the stage of a phase.
 
     Raises:
-        LeavesClassError: the step is no sum of one float modulo a constant.
+        LeavesClassError: the step is no sum of one number modulo a constant.
     """
-    if len(part.state_indices) > 1 or part.states[0].scalar.kind != "float" or part.states[0].scalar.bits > 32:
+    if len(part.state_indices) > 1 or (not part.shapes and part.states[0].scalar.kind != "float"):
         raise LeavesClassError(part.results[0], rank=-1)
-    graph, calculus, phase = part.graph, part.calculus, _Phases(part).of(part.results[0])
+    if part.states[0].scalar.kind == "float" and part.states[0].scalar.bits > 32:
+        raise LeavesClassError(part.results[0], rank=-1)
+    graph, phases = part.graph, _Phases(part)
+    phase = phases.of(part.results[0])
     low, modulus = phase.low, phase.modulus
     if modulus is None or phase.increment is None or not 0 < modulus < np.inf:
         raise LeavesClassError(part.results[0], rank=-1)
+    value, shape = phase.value, phases.shape
+    law = f"h[t] = (h[t-1] + b) mod {modulus:g}" + (f", from {low:g}" if low else "")
+    if shape is not None:
+        number = graph.cast(phase.increment, INT32)
+        value = value and graph.cast(value, INT32)
+        law = law.replace("mod", "with end-around carry from") if shape.kind == "carry" else law
+    else:
+        number = _float_increment(part, phase)
+    if phase.constant is not None and value is not None:
+        offset = graph.constant(low, value.scalar)
+        distance = part.calculus.wide(graph.apply("subtract", (value, offset), offset.scalar))
+        number = graph.select(phase.constant, distance, number)
+    maps = PhaseMaps(modulus, low, shape is not None and shape.kind == "carry")
+    return LoopStage("affine", law, part.state_indices, (number,), phase.constant, maps)
+
+
+def _float_increment(part: StepPart, phase: _Phase) -> Node:
+    """Return the increment of a phase of floats, between -m and m.
+
+    Raises:
+        LeavesClassError: the phase may leave its range.
+    """
+    graph, low, modulus, increment = part.graph, phase.low, phase.modulus, phase.increment
+    assert modulus is not None
+    assert increment is not None
     if not _stays_inside(phase.value, low, modulus):
         why = f"is taken of a phase that may be reset to a number outside of {low:g} to {low + modulus:g}"
-        raise LeavesClassError(_wrapping_node(part), why, rank=2)
-    offset = graph.constant(low, phase.increment.scalar)
-    increment = simplify(graph, calculus.add(phase.increment, offset)) if low else phase.increment
-    (number,) = compute_nodes(graph, lambda b: np.fmod(b, np.full_like(b, modulus)), calculus.wide(increment))
-    if phase.constant is not None and phase.value is not None:
-        value = calculus.wide(graph.apply("subtract", (phase.value, offset), offset.scalar))
-        number = graph.select(phase.constant, value, number)
-    law = f"h[t] = (h[t-1] + b) mod {modulus:g}" + (f", from {low:g}" if low else "")
-    return LoopStage("affine", law, part.state_indices, (number,), phase.constant, PhaseMaps(modulus, low))
-
-
-def _wrapping_node(part: StepPart) -> Node:
-    """Return the remainder of the phase, which error messages name."""
-    return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
+        node = next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
+        raise LeavesClassError(node, why, rank=2)
+    offset = graph.constant(low, increment.scalar)
+    increment = simplify(graph, part.calculus.add(increment, offset)) if low else increment
+    (number,) = compute_nodes(graph, lambda b: np.fmod(b, np.full_like(b, modulus)), part.calculus.wide(increment))
+    return number
 
 
 def _stays_inside(value: Node | None, low: float, modulus: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -42,6 +42,23 @@ class LeavesClassError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
+class Shape:
+    """What a node computes of one integer t; see `whole_functions`.
+
+    Attributes:
+        kind: the name of the function.
+        total: the node of t.
+        offset, modulus, base: the numbers of the function.
+    """
+
+    kind: str
+    total: Node
+    offset: int
+    modulus: int
+    base: int
+
+
+@dataclass(frozen=True, eq=False)
 class StepPart:
     """Numbers of the carry that depend on each other, and on numbers that earlier parts compute.
 
@@ -49,11 +66,15 @@ class StepPart:
         step: the step.
         state_indices: which numbers of the carry these are.
         initial: for each of them the values in `init`, if they are known.
+        shapes: what some nodes compute of one integer, if that is known.
+        bounds: the least and the greatest value of a state of one integer, if they are known.
     """
 
     step: Step
     state_indices: tuple[int, ...]
     initial: tuple[HostArray | None, ...] = ()
+    shapes: Mapping[Node, Shape] = field(default_factory=dict)
+    bounds: tuple[int | None, int | None] = (None, None)
 
     @property
     def graph(self) -> Graph:

@@ -110,11 +110,11 @@ class ClampMaps(Composition):
         # Without a sum, a step is as short as a composition.
         return self.shifts
 
-    def _sum(self, a: Any, b: object) -> Any:
+    def add(self, a: Any, b: object) -> Any:
         return _add(a, b) if self.saturates else a + b
 
     def _add_increments(self, first: Number, then: Number) -> Number:
-        total: Number = self._sum(first, then)
+        total: Number = self.add(first, then)
         if first.dtype.kind != "f":
             return total
         # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
@@ -126,7 +126,7 @@ class ClampMaps(Composition):
             value = replace(self, bound="")._clamp_number(name, number.astype(np.int64), wide)
             return value.astype(self.bound)
         if self.shifts:
-            total = self._sum(number, numbers["a"])
+            total = self.add(number, numbers["a"])
             if self.lacks:
                 absent = number == np.full_like(number, -np.inf if name == "low" else np.inf)
                 total = np.where(absent, number, total)
@@ -157,7 +157,7 @@ class ClampMaps(Composition):
 
 
 @dataclass(frozen=True, eq=False)
-class _Clamp:
+class Clamp:
     """The numbers of a map; None for an increment of 0 and for bounds that are not there.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Clamp:
     replaces: str = ""
 
 
-class _Clamps(NodeForms[_Clamp]):
+class Clamps(NodeForms[Clamp]):
     """The clamps that nodes compute of the state."""
 
     def __init__(self, part: StepPart) -> None:
@@ -196,14 +196,14 @@ class _Clamps(NodeForms[_Clamp]):
     def number(self, node: Node) -> Node:
         return self.graph.cast(node, self.scalar)
 
-    def _derive(self, node: Node) -> _Clamp:
+    def _derive(self, node: Node) -> Clamp:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
-            return _Clamp(value=self.number(node), is_constant=True)
+            return Clamp(value=self.number(node), is_constant=True)
         if op == "input":
-            return _Clamp()
+            return Clamp()
         if op == "select" and not part.varies(args[0]):
-            return self._choice(args[0], self.of(args[1]), self.of(args[2]))
+            return self.choice(args[0], self.of(args[1]), self.of(args[2]))
         if op == "cast":
             return self._cast(node)
         if op == "add" and not (part.varies(args[0]) and part.varies(args[1])):
@@ -255,7 +255,7 @@ class _Clamps(NodeForms[_Clamp]):
         number = self.number(other)
         return self._sum(amount, number if sign > 0 else self._negative(number))
 
-    def _plus(self, state: Node, sign: int, node: Node) -> _Clamp | None:
+    def _plus(self, state: Node, sign: int, node: Node) -> Clamp | None:
         """Return ``state + sign * node`` for a node of bounds of the state, which cancels there: the rest of a bucket.
 
         ``s - min(s, x)`` is ``max(s - x, 0)``, ``s - max(s - lid, 0)`` is ``min(s, lid)``, and ``s + min(x, lid - s)``
@@ -268,7 +268,7 @@ class _Clamps(NodeForms[_Clamp]):
         base, own, amount = self._offset(state)
         return self._plus_offset(base, amount, sign, node) if own > 0 else None
 
-    def _plus_offset(self, base: Node, amount: Node | None, sign: int, node: Node) -> _Clamp | None:
+    def _plus_offset(self, base: Node, amount: Node | None, sign: int, node: Node) -> Clamp | None:
         """Return ``base + amount + sign * node``."""
         if not self.part.varies(node):
             total = self._add_with_sign(amount, sign, node)
@@ -279,7 +279,7 @@ class _Clamps(NodeForms[_Clamp]):
             if sign * direction > 0:
                 return None
             total = self.graph.constant(0, self.scalar) if total is None else total
-            return _Clamp(value=total, is_constant=True)
+            return Clamp(value=total, is_constant=True)
         if inner is not node:
             return self._plus_offset(base, total, sign * direction, inner)
         op, args = self._extremum(node)
@@ -309,7 +309,7 @@ class _Clamps(NodeForms[_Clamp]):
             return b
         return compute_nodes(self.graph, _add, a, b)[0]
 
-    def _shift_clamp(self, clamp: _Clamp, amount: Node) -> _Clamp:
+    def _shift_clamp(self, clamp: Clamp, amount: Node) -> Clamp:
         if amount.equals(0):
             return clamp
         if (clamp.low or clamp.high) and (clamp.shift is None or clamp.shift.is_constant):
@@ -318,7 +318,7 @@ class _Clamps(NodeForms[_Clamp]):
         low, high, value = (number and self._sum(number, amount) for number in (clamp.low, clamp.high, clamp.value))
         return replace(clamp, shift=self._sum(clamp.shift, amount), low=low, high=high, value=value)
 
-    def _apply_bound(self, clamp: _Clamp, bound: str, limit: Node, nan: str = "keep") -> _Clamp:
+    def _apply_bound(self, clamp: Clamp, bound: str, limit: Node, nan: str = "keep") -> Clamp:
         """Return the clamp followed by one bound, which also bounds the other bound and the value of a constant map."""
         self.nan.add(nan)
         function = (_MAXIMUM if bound == "low" else _MINIMUM)[nan]
@@ -332,7 +332,7 @@ class _Clamps(NodeForms[_Clamp]):
             high = high or limit
         return replace(clamp, low=low, high=high, value=value)
 
-    def _apply_bound_over_nan(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
+    def _apply_bound_over_nan(self, clamp: Clamp, bound: str, limit: Node) -> Clamp:
         """Return the clamp followed by np.fmax or np.fmin with a limit."""
         graph = self.graph
         self.skips.append(limit)
@@ -344,7 +344,7 @@ class _Clamps(NodeForms[_Clamp]):
         value = limit if clamp.constant is None else graph.select(clamp.constant, bounded.value or limit, limit)
         return replace(bounded, constant=constant, value=value)
 
-    def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
+    def _chosen_bound(self, first: Node, second: Node, bound: str) -> Clamp:
         """Return the clamp of ``np.where(first > second, first, second)``, where one of them depends on the state."""
         graph = self.graph
         if self.scalar.kind != "float":
@@ -366,14 +366,15 @@ class _Clamps(NodeForms[_Clamp]):
         bounded = self._apply_bound(clamp, bound, limit)
         return replace(bounded, constant=constant, value=value, replaces=clamp.replaces or bound)
 
-    def _cast(self, node: Node) -> _Clamp:
+    def _cast(self, node: Node) -> Clamp:
         (arg,) = node.args
         kinds = arg.scalar.kind, node.scalar.kind
         if _wraps(node, self.part) or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         return self.of(arg)
 
-    def _choice(self, condition: Node, yes: _Clamp, no: _Clamp) -> _Clamp:
+    def choice(self, condition: Node, yes: Clamp, no: Clamp) -> Clamp:
+        """Return the clamp of a choice by a condition on the input."""
         graph = self.graph
 
         def pick(one: Node | None, other: Node | None, absent: object) -> Node | None:
@@ -392,9 +393,9 @@ class _Clamps(NodeForms[_Clamp]):
         self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
         low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
         replaces = yes.replaces or no.replaces
-        return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value, replaces=replaces)
+        return Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value, replaces=replaces)
 
-    def bounds(self, clamp: _Clamp) -> tuple[Node | None, Node | None]:
+    def bounds(self, clamp: Clamp) -> tuple[Node | None, Node | None]:
         """Return the bounds. Where the map is constant, they are its value."""
         if clamp.is_constant:
             return clamp.value, clamp.value
@@ -435,7 +436,7 @@ def derive(part: StepPart) -> LoopStage:
         raise LeavesClassError(part.results[0], rank=-1)
     if len(part.state_indices) > 1:
         return _of_several(part)
-    clamps = _Clamps(part)
+    clamps = Clamps(part)
     clamp = clamps.of(part.results[0])
     if clamps.cancels and clamps.scalar.kind == "float":
         clamp = _keep_nan(part, clamp)
@@ -483,7 +484,7 @@ def _fits(bound: Node | None, scalar: Scalar) -> bool:
     return bool(chosen) and all(_fits(number, scalar) for number in chosen)
 
 
-def _keep_nan(part: StepPart, clamp: _Clamp) -> _Clamp:
+def _keep_nan(part: StepPart, clamp: Clamp) -> Clamp:
     """Return the clamp with numbers that are NaN where the step is, such as ``s - min(s, x)`` for infinite numbers."""
     # Whether infinities of the input cancel does not depend on a finite state.
     graph, value = part.graph, part.result_at(1)
