@@ -147,12 +147,13 @@ def loop(
 
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. After a reset, no value of
     an earlier step reaches a later step, not even NaN. An affine map may begin at a first value:
-    ``np.where(np.isnan(h), x, a * h + b)``. ``s - np.minimum(s, x)`` is the same as ``np.maximum(s - x, 0)``. A clamp
-    to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine. Integers of
-    the carry and of x may index arrays that f closes over, such as the transition table of an automaton. Python's
-    ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f. A
-    function of one integer is recognised by its values, however it is spelled: ``if h > 0: h -= 1`` is
-    ``np.maximum(h - 1, 0)``.
+    ``np.where(np.isnan(h), x, a * h + b)``. A change of variable may lead to a class, as for
+    ``np.sqrt(a * h**2 + b)`` and ``np.exp(a * np.log(h) + b)``. ``s - np.minimum(s, x)`` is the same as
+    ``np.maximum(s - x, 0)``. A clamp to constants may have one ``np.where`` for each bound. A shift register,
+    ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such as the
+    transition table of an automaton. Python's ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as
+    ``np.where`` is, up to 256 ways through f. A function of one integer is recognised by its values, however it is
+    spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may

@@ -336,6 +336,14 @@ CASES = [
     ),
     Case("growth with a limit", "mobius", lambda n, r: n * (1 + r) / (1 + r * n / 10), F(0.1), "positive"),
     Case("Kalman filter", "staged", kalman, (F(0), F(1)), "x"),
+    # Changes of variable
+    Case("root mean square", "affine", lambda h, x: (np.sqrt(F(0.9) * h * h + F(0.1) * x * x), h), F(-2), "x"),
+    Case("norm that is kept", "affine", lambda h, x: np.where(x[1], h, (h**2 + x[0] ** 2) ** 0.5), F(1), "x flag"),
+    Case("root above a floor", "clamp", lambda h, x: np.maximum(np.sqrt(F(0.5) * h**2 + x**2), F(0.5)), F(1), "x"),
+    Case("geometric mean", "affine", lambda h, x: np.exp(F(0.9) * np.log(h) + F(0.1) * np.log(x)), F(1), "positive"),
+    Case("geometric mean by powers", "affine", lambda h, x: h ** F(0.9) * x ** F(0.1), F(2), "positive"),
+    Case("mean with the value before", "affine", lambda h, x: np.sqrt(h * x), F(2), "positive"),
+    Case("log of a sum of exponentials", "affine", lambda h, x: np.log(np.exp(h) + np.exp(x)), F(-1), "x"),
     # Bits
     Case("parity", "bitwise", lambda h, x: h ^ x, np.uint32(0), "bits"),
     Case("sticky bits", "bitwise", lambda h, x: (h | x) & np.uint32(0x00FF00FF), np.uint32(0), "bits"),

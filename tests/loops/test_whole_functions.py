@@ -19,7 +19,7 @@ I = np.int32
 Map = tuple[int, ...]
 
 
-def composed(maps: Any, parts: Sequence[Map], rng: np.random.Generator) -> Map:
+def compose(maps: Any, parts: Sequence[Map], rng: np.random.Generator) -> Map:
     """Return the composition of maps, in a random tree."""
     work = [[np.array(number) for number in part] for part in parts]
     while len(work) > 1:
@@ -29,7 +29,7 @@ def composed(maps: Any, parts: Sequence[Map], rng: np.random.Generator) -> Map:
 
 
 def check(maps: Any, value: Callable[[Map, int], int], parts: Sequence[Map], states: Sequence[int], seed: int) -> None:
-    whole = composed(maps, parts, np.random.default_rng(seed))
+    whole = compose(maps, parts, np.random.default_rng(seed))
     for state in states:
         wanted = state
         for part in parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from gpuscan.operators.loops import (
     absorbing,
     affine,
     bitwise,
+    conjugates,
     extremum,
     finite_state,
     first_affine,
@@ -37,6 +39,22 @@ from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.parameter_array import HostArray
 from gpuscan.operators.source_location import quote_definition
 
+
+def _derive_conjugate(part: StepPart) -> LoopStage:
+    """Return the stage of a step that belongs to a class after a change of variable.
+
+    Raises:
+        LeavesClassError: it does not.
+    """
+    for outer in conjugates.OUTERS:
+        with suppress(LeavesClassError):
+            inner = conjugates.change_variable(part, outer)
+            for derive_class in (affine.derive, tropical.derive, extremum.derive, sloped_clamp.derive):
+                with suppress(LeavesClassError):
+                    return conjugates.conjugate(derive_class(inner), outer)
+    raise LeavesClassError(part.results[0], rank=-1)
+
+
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
 CLASSES: tuple[Callable[[StepPart], LoopStage], ...] = (
     affine.derive,
@@ -59,6 +77,7 @@ CLASSES: tuple[Callable[[StepPart], LoopStage], ...] = (
     first_affine.derive,
     folds.derive,
     absorbing.derive,
+    _derive_conjugate,
 )
 
 
@@ -218,7 +237,7 @@ def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
             except RecursionError:
                 too_long = too_long or "its operations follow each other in a chain that is too long to derive a form"
         # A part that no class takes is tried once more, with other operations of the same value.
-        current = None if too_long or current is not part else whole_functions.shaped(part)
+        current = None if too_long or current is not part else whole_functions.find_shapes(part)
     raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
 
 

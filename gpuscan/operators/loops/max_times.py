@@ -14,6 +14,7 @@ The factors carry an exponent, as in affine maps. Minima work in the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,8 @@ from gpuscan.operators.loops.stage import (
 from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
+# How many factors of a product are looked at.
+_MAX_FACTORS = 24
 _NEGATIVE = "multiplies the carry by a number that may be negative"
 
 
@@ -158,6 +161,21 @@ def _is_nonnegative(value: Any) -> bool:
     return bool(value >= 0)
 
 
+def _factors(node: Node) -> list[Node]:
+    """Return the factors of a product, up to a number of them. The square of a product is one factor."""
+    factors = list(node.args)
+    while len(factors) < _MAX_FACTORS:
+        at = next((i for i, f in enumerate(factors) if f.op == "multiply" and f.args[0] is not f.args[1]), None)
+        if at is None:
+            break
+        factors[at : at + 1] = factors[at].args
+    return factors
+
+
+def _is_no_integer(value: Any) -> bool:
+    return bool(np.isfinite(value) and value != np.floor(value))
+
+
 def is_nonnegative(node: Node, nonnegative: Collection[int] = ()) -> bool:
     """Return True if the operations that compute a number show that it is not negative.
 
@@ -177,7 +195,12 @@ def is_nonnegative(node: Node, nonnegative: Collection[int] = ()) -> bool:
     if op in ("add", "divide", "floor_divide", "minimum", "fmin", "remainder"):
         return all(map(proves, args))
     if op == "multiply":
-        return args[0] is args[1] or all(map(proves, args))
+        # A factor that comes an even number of times makes the product no negative number.
+        return args[0] is args[1] or all(
+            proves(factor) for factor, count in Counter(_factors(node)).items() if count % 2
+        )
+    if op == "power" and args[1].is_constant and args[1].reveal(_is_no_integer):
+        return True  # of a negative number, it is NaN
     if op in ("maximum", "fmax"):
         return any(map(proves, args))
     if op == "select":
@@ -187,13 +210,13 @@ def is_nonnegative(node: Node, nonnegative: Collection[int] = ()) -> bool:
     return False
 
 
-def _are_nonnegative(values: AnyArray) -> np.bool_:
+def are_nonnegative(values: AnyArray) -> np.bool_:
     return np.all(values >= 0)
 
 
 def stays_nonnegative(part: StepPart) -> bool:
     """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
-    begins = all(values is not None and arrays_hold(_are_nonnegative, values) for values in part.initial)
+    begins = all(values is not None and arrays_hold(are_nonnegative, values) for values in part.initial)
     states = {node.index for node in part.states}
     return bool(part.initial) and begins and all(is_nonnegative(node, states) for node in part.results)
 

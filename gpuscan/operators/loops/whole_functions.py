@@ -1,8 +1,8 @@
 """Recognise functions of one integer by their values, however a step spells them.
 
-A step of integers may write the same function in many ways: a counter that stops at 0 is ``np.maximum(h - 1, 0)`` or
-``np.where(h > 0, h - 1, h)``, and the next tab stop is ``(h // 8 + 1) * 8``, ``h + 8 - h % 8`` or ``(h | 7) + 1``. So
-the function is computed for all integers of a window, and compared with the functions that classes know:
+A step of integers may write the same function in many ways. A counter that stops at 0 is ``np.maximum(h - 1, 0)`` or
+``np.where(h > 0, h - 1, h)``. The next tab stop is ``(h // 8 + 1) * 8``, ``h + 8 - h % 8`` or ``(h | 7) + 1``. So the
+function is computed for all integers of a window, and compared with the functions that classes know:
 
 ========== ===============================================
 clamp      ``min(max(t + a, low), high)``
@@ -17,8 +17,8 @@ quotient   ``floor((t + a) / m) + b``
 
 Here t is the state, or a sum of the state and a number of the input. The window shows the function for all integers:
 
-- If t is known to lie between two bounds, the window has all of its values. The bounds of the state are found by
-  induction: they hold for `init`, and the step does not leave them.
+- If t has two known bounds, the window has all integers between them. The bounds of the state are found by induction:
+  they hold for `init`, and the step does not leave them.
 - Sums with constants, extrema, and choices by comparisons are straight lines between the constants. The window reaches
   beyond all of these.
 - Quotients and remainders by constants, masks and shifts repeat with a period, up to a constant that is added in each
@@ -58,18 +58,18 @@ _STRAIGHT = frozenset(
 )
 
 
-def shaped(part: StepPart) -> Inner | None:
+def find_shapes(part: StepPart) -> Inner | None:
     """Return the part with functions of one integer recognised; None if it has none."""
     if len(part.state_indices) > 1:
         return None
     tree = _decide(part, part.results[0], _MAX_CONDITIONS)
     if part.states[0].scalar.kind not in _INTEGERS:
-        result = _joined(part.graph, tree, {})
+        result = _join(part.graph, tree, {})
         return None if result is part.results[0] else _with(part, result, {}, (None, None))
     functions = _Functions(part, _leaves(tree))
     shapes = functions.shapes()
-    replacements = {leaf: functions.rewritten(leaf, shapes) for leaf in _leaves(tree)}
-    result = _joined(part.graph, tree, replacements)
+    replacements = {leaf: functions.rewrite(leaf, shapes) for leaf in _leaves(tree)}
+    result = _join(part.graph, tree, replacements)
     # The rewritten leaves share the nodes that have a shape.
     shapes = {node: shape for node, shape in shapes.items() if shape.kind not in _WRITTEN}
     if result is part.results[0] and not shapes and functions.bounds == (None, None):
@@ -114,11 +114,11 @@ def _assume(graph: Graph, node: Node, condition: Node, value: bool) -> Node:
         if inner in known or not any(arg in known for arg in inner.args):
             continue
         args = [known.get(arg, arg) for arg in inner.args]
-        known[inner] = _simplified(graph, inner, args)
+        known[inner] = _simplify(graph, inner, args)
     return known.get(node, node)
 
 
-def _simplified(graph: Graph, node: Node, args: Sequence[Node]) -> Node:
+def _simplify(graph: Graph, node: Node, args: Sequence[Node]) -> Node:
     """Return a node with other arguments, without operations that constants make trivial."""
     if node.op in ("logical_and", "logical_or", "add", "multiply", "subtract"):
         for constant, other in (args, args[::-1]) if node.op != "subtract" else (args[::-1],):
@@ -139,10 +139,10 @@ def _leaves(tree: _Tree) -> list[Node]:
     return list(dict.fromkeys(leaf for side in tree[1:] for leaf in _leaves(side)))
 
 
-def _joined(graph: Graph, tree: _Tree, replacements: Mapping[Node, Node]) -> Node:
+def _join(graph: Graph, tree: _Tree, replacements: Mapping[Node, Node]) -> Node:
     if isinstance(tree, Node):
         return replacements.get(tree, tree)
-    return graph.select(tree[0], *(_joined(graph, side, replacements) for side in tree[1:]))
+    return graph.select(tree[0], *(_join(graph, side, replacements) for side in tree[1:]))
 
 
 # ----- Functions of one integer
@@ -195,7 +195,7 @@ class _Functions:
         varying = nodes_on(results, {part.states[0].index})
         self._varying = [node for node in self._order if node.index in varying]
         self._free = intervals_of(self._order)
-        # For each node that depends on the state, the t of which it is a function.
+        # For each node that depends on the state, its t.
         self._totals: dict[Node, Node] = {}
         for node in self._varying:
             totals = {self._totals[arg] for arg in node.args if arg in self._totals}
@@ -232,7 +232,10 @@ class _Functions:
         steps = sorted({value + d for value in (0, *constants) for d in (-1, 0, 1)})
         while True:
             ranges = self._ranges(bounds)
-            images = [ranges[node] if node in ranges else _known(self._free[node.index], node) for node in self.results]
+            images = [
+                ranges[node] if node in ranges else _without_limits(self._free[node.index], node)
+                for node in self.results
+            ]
             wider = _union([bounds, *images])
             if wider == bounds:
                 return bounds
@@ -256,8 +259,8 @@ class _Functions:
                     curve = self._curve(node, total, ranges[total])
                     ranges[node] = (None, None) if curve is None else curve.image
                 continue
-            args = [ranges.get(arg) or _known(self._free[arg.index], arg) for arg in node.args]
-            ranges[node] = _combined(node, args)
+            args = [ranges.get(arg) or _without_limits(self._free[arg.index], arg) for arg in node.args]
+            ranges[node] = _combine(node, args)
         return ranges
 
     # ----- Windows
@@ -321,7 +324,7 @@ class _Functions:
                 return None
             start = 0 if total.scalar.kind == "unsigned" else -period
             curve = _Curve(start, self._values(node, total, np.arange(start, start + 2 * period + 1)))
-            shape = _rounded(curve, period)
+            shape = _rounding(curve, period)
         return Shape(shape[0], total, *shape[1:]) if shape else None
 
     def _period(self, node: Node, total: Node) -> int | None:
@@ -337,19 +340,19 @@ class _Functions:
 
     # ----- Results
 
-    def rewritten(self, result: Node, shapes: Mapping[Node, Shape]) -> Node:
+    def rewrite(self, result: Node, shapes: Mapping[Node, Shape]) -> Node:
         """Return a result with clamps written as extrema."""
         graph = self.part.graph
         new: dict[Node, Node] = {}
         for node in reachable([result]):
             shape = shapes.get(node)
             if shape is not None and shape.kind in _WRITTEN:
-                new[node] = self._written(node, shape, new.get(shape.total, shape.total))
+                new[node] = self._write(node, shape, new.get(shape.total, shape.total))
             elif node not in shapes and any(arg in new for arg in node.args):
                 (new[node],) = copy_nodes([node], graph, {arg: new.get(arg, arg) for arg in node.args})
         return new.get(result, result)
 
-    def _written(self, node: Node, shape: Shape, total: Node) -> Node:
+    def _write(self, node: Node, shape: Shape, total: Node) -> Node:
         """Return a function of t as operations that classes know."""
         graph, number, scalar = self.part.graph, total, node.scalar
         if shape.offset:
@@ -428,7 +431,7 @@ def _wrap(curve: _Curve) -> tuple[str, int, int, int] | None:
     return None
 
 
-def _rounded(curve: _Curve, period: int) -> tuple[str, int, int, int] | None:
+def _rounding(curve: _Curve, period: int) -> tuple[str, int, int, int] | None:
     """Return the offset, the modulus and the base of a function that repeats."""
     slopes, values, numbers = curve.slopes, curve.values, curve.numbers
     growth = int(values[period] - values[0])
@@ -468,8 +471,8 @@ def _end(curve: _Curve) -> tuple[str, int, int, int] | None:
 # ----- Intervals
 
 
-def _known(interval: Interval, node: Node) -> Interval:
-    """Return an interval without bounds that are only those of a wide type."""
+def _without_limits(interval: Interval, node: Node) -> Interval:
+    """Return an interval without a bound where the limit of a wide type is the only one."""
     if node.scalar.kind not in _INTEGERS or node.is_constant:
         return interval
     limits = np.iinfo(node.scalar.dtype)
@@ -497,7 +500,7 @@ def _in_type(interval: Interval, node: Node) -> Interval:
     return interval
 
 
-def _combined(node: Node, args: Sequence[Interval]) -> Interval:
+def _combine(node: Node, args: Sequence[Interval]) -> Interval:
     """Return the interval of an operation on numbers in some intervals."""
     op = node.op
     if op == "select":
