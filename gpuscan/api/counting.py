@@ -86,7 +86,7 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     Raises:
         ValueError: `x` has several axes or a label below 0, the weights have another length, or `minlength` is
             negative.
-        TypeError: the labels are not integers.
+        TypeError: the labels are not integers, or the weights are complex.
         DeviceMemoryError: the device has no memory for the counts.
 
     The call waits for the device, since the largest label decides the length of the result.
@@ -113,6 +113,11 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     if given is not None and given.shape != labels.shape:
         raise ValueError(
             f"weights of shape {given.shape} were passed for {labels.size} labels; pass one weight for each label"
+        )
+    if given is not None and given.dtype.kind == "c":
+        raise TypeError(
+            f"weights of dtype {given.dtype} were passed, but bincount adds real numbers. Pass weights.real and "
+            "weights.imag to two calls"
         )
     call_device = find_first_device((labels, given), device)
     on_device = isinstance(labels, Array) or isinstance(given, Array)

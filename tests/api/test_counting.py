@@ -149,6 +149,16 @@ def test_bincount(device: gs.Device, dtype: Any) -> None:
                 np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
+def test_bincount_adds_real_numbers(device: gs.Device) -> None:
+    """Assert that complex weights are refused, as by NumPy, wherever they are."""
+    labels, weights = np.array([1, 0, 1]), np.array([1, 2j, 3], np.complex64)
+    for sums in (weights, device.asarray(weights)):
+        with pytest.raises(TypeError, match=r"weights\.real"):
+            gs.bincount(device.asarray(labels), sums)
+    with pytest.raises(TypeError, match=r"weights\.real"):
+        gs.bincount(labels, weights, device=device)
+
+
 def test_bincount_of_many_labels(device: gs.Device) -> None:
     """Assert that more labels than workgroups have counters for are counted, also where a few are most of them."""
     rng = np.random.default_rng(4)
