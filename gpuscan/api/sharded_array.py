@@ -35,6 +35,7 @@ from gpuscan.engine.executor_group import naming
 from gpuscan.engine.shards import reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.traced_array import name_of_function
 from gpuscan.planning.partition import cut_into_shards
 from gpuscan.planning.strategies import check_strategy, strategy_asked_for
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, resolve_axis
@@ -246,6 +247,12 @@ class ShardedArray(Distributed):
         result = self.numpy()
         return result if dtype is None else result.astype(dtype, copy=False)
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Never:
+        raise _not_of_shards(ufunc)
+
+    def __array_function__(self, function: Any, types: object, args: object, options: object) -> Never:
+        raise _not_of_shards(function)
+
     def synchronize(self) -> None:
         """Wait until all devices have finished their work, and raise the errors that they have reported."""
         for device in self.devices:
@@ -271,6 +278,14 @@ class ShardedArray(Distributed):
         raise TypeError(
             "a gpuscan.ShardedArray was to be pickled, but it is in the memory of GPUs. Pickle array.numpy() instead"
         )
+
+
+def _not_of_shards(function: Any) -> TypeError:
+    """Return the error for a function of NumPy, which would copy all elements to the CPU."""
+    return TypeError(
+        f"np.{name_of_function(function)} was asked for of a gpuscan.ShardedArray, but only gpuscan.scan and "
+        "gpuscan.reduce take one. Call one of these, or pass array.numpy(), a copy on the CPU"
+    )
 
 
 # ----- Bundles

@@ -290,3 +290,12 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_what_else_there_is(three: list[gs.Device], case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     case(three, monkeypatch) if case in (two_shards_on_one_device, failures) else case(three)
+
+
+def test_functions_of_numpy_are_refused(three: list[gs.Device]) -> None:
+    """Assert that no function of NumPy copies all shards to the CPU without a word."""
+    x: Any = gs.ShardedArray.from_numpy(X, three[:2])
+    for call in (lambda: np.add(x, 1), lambda: np.float32(2) * x, lambda: np.sum(x), lambda: np.add.accumulate(x)):
+        with pytest.raises(TypeError, match=r"of a gpuscan\.ShardedArray.*pass array\.numpy\(\)"):
+            call()
+    assert_same(np.asarray(x), X)
