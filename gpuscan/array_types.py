@@ -82,6 +82,10 @@ else:
                     "pow(x, exponent, modulus) was called with an array, but powers of arrays have no modulus. Write "
                     "x**exponent % modulus"
                 )
+            if type(other) is int and other == 2:
+                # NumPy squares, which gives int8 for bools.
+                square: Self = np.square(self)
+                return square
             return super().__pow__(other)
 
         def __round__(self, digits: int | None = None) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.outputs import check_out_array
+from gpuscan.api.outputs import Casting, check_casting, check_out_array, in_out
 from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, not_on_device
+from gpuscan.api.ufuncs import apply_ufunc, axes_of, not_on_device, operand_type
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., object]
 F = TypeVar("F", bound=Form)
-# The rules of NumPy that say which dtypes values may be converted to.
-Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _FORMS: dict[Callable[..., object], Form] = {}
 
 
@@ -80,11 +78,17 @@ def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
     return add_form
 
 
-def _axes(axis: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> Sequence[int]:
-    """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
-    if axis is None:
-        return range(len(shape))
-    return [resolve_axis(number, shape) for number in (axis if isinstance(axis, tuple) else (axis,))]
+def _with_axis(array: Array, axis: int | None, single: bool = False) -> tuple[Array, int]:
+    """Return an array and the number of its axis; for None, its elements in C order and their axis.
+
+    Args:
+        array: the array.
+        axis: an argument of a NumPy function.
+        single: True for functions that take a single number for an axis of one element.
+    """
+    if axis is None or (single and not array.ndim and axis in (0, -1)):
+        return array.reshape(-1), 0
+    return array, resolve_axis(axis, array.shape)
 
 
 def _array(name: str, value: object) -> Array:
@@ -98,8 +102,7 @@ def _array(name: str, value: object) -> Array:
 
 def _running(ufunc: np.ufunc, name: str) -> Form:
     def form(a: object, axis: int | None = None, dtype: object = None, out: object = None) -> object:
-        array = _array(name, a)
-        array, axis = (array.reshape(-1), 0) if axis is None else (array, axis)
+        array, axis = _with_axis(_array(name, a), axis, single=True)
         return apply_ufunc(ufunc, "accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
 
     return form
@@ -145,7 +148,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Array | None = 
         raise not_on_device(f"np.mean of {result_dtype}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if result_dtype.itemsize == 2 else result_dtype
-    count = as_parameter(prod(array.shape[number] for number in _axes(axis, array.shape)))
+    count = as_parameter(prod(array.shape[number] for number in axes_of(axis, array.shape)))
     mean: Array = reduce(
         array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
     )
@@ -171,7 +174,7 @@ def _spread_of(name: str) -> Form:
         if own_dtype.kind in "biu":
             what = "variance" if name == "np.var" else "standard deviation"
             raise not_on_device(f"{name} of {own_dtype}", f"the {what} of integers is float64; pass dtype=np.float32")
-        count = prod(array.shape[number] for number in _axes(axis, array.shape))
+        count = prod(array.shape[number] for number in axes_of(axis, array.shape))
         freedom = as_parameter(max(count - (ddof if correction is np._NoValue else correction), 0))
         # Halves are summed as float32, as in NumPy.
         wide = np.dtype(np.float32) if own_dtype.itemsize == 2 else own_dtype
@@ -202,8 +205,8 @@ _form_of(np.std)(_spread_of("np.std"))
 def _sorting(function: Callable[..., Array], name: str) -> Form:
     def form(a: object, axis: int | None = -1, kind: object = None, *, stable: bool | None = None) -> Array:
         del kind, stable  # Every sort is stable.
-        array = _array(name, a)
-        array, axis = (array.reshape(-1), -1) if axis is None else (array, axis)
+        # NumPy ranks a single number, and refuses to sort it.
+        array, axis = _with_axis(_array(name, a), axis, single=name == "np.argsort")
         return function(array, axis=axis)
 
     return form
@@ -247,7 +250,7 @@ for _name, _found in (
     if hasattr(np, _name):  # NumPy 2.0
         _form_of(getattr(np, _name))(_found)
 
-_form_of(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis=axis))
+_form_of(np.repeat)(lambda a, repeats, axis=None: repeat(a if np.ndim(a) else a.reshape(1), repeats, axis=axis))
 _form_of(np.searchsorted)(lambda a, v, side="left", sorter=None: searchsorted(a, v, side=side, sorter=sorter))
 _form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weights, minlength))
 
@@ -272,18 +275,14 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     array = _array("np.partition", a)
     if kind != "introselect" or order is not None:
         raise not_on_device(f"np.partition(kind={kind!r}, order={order!r})")
-    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    array, axis = _with_axis(array, axis)
     for position in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
-        if not -array.shape[axis] <= position < array.shape[axis]:
+        if array.size and not -array.shape[axis] <= position < array.shape[axis]:
             raise ValueError(
                 f"kth={position} was passed for an axis of length {array.shape[axis]}; pass one of its indices"
             )
     ordered: Array = sort(array, axis=axis)
     return ordered
-
-
-def _store_result(result: Array, out: object) -> Array:
-    return result if out is None else _copy_to(out, result)
 
 
 @_form_of(np.quantile)
@@ -297,7 +296,7 @@ def _quantile(
     keepdims: bool = False,
 ) -> object:
     del overwrite_input
-    return _store_result(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
+    return in_out(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
 
 
 @_form_of(np.median)
@@ -305,7 +304,7 @@ def _median(
     a: object, axis: Axes = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> object:
     del overwrite_input
-    return _store_result(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
+    return in_out(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
 
 
 @_form_of(np.diff)
@@ -313,14 +312,14 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
     array, n = _array("np.diff", a), index(n)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
+    if n == 0:
+        return array
     if not array.ndim:
         raise ValueError(
             "the differences of an array of shape () were asked for, but a single number has none. Pass an array of "
             "one axis or more"
         )
     resolved_axis = resolve_axis(reveal(axis), array.shape)
-    if n == 0:
-        return array
     ends = []
     for given in (prepend, array, append):
         if given is np._NoValue:
@@ -372,7 +371,7 @@ def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> F
         if keepdims is not np._NoValue and keepdims:
             shape = [1 if axis is None or i == resolved_axis else n for i, n in enumerate(array.shape)]
             indices = indices.reshape(tuple(shape))
-        return _store_result(indices, out)
+        return in_out(indices, out)
 
     return form
 
@@ -455,7 +454,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 @_form_of(np.squeeze)
 def _squeeze(a: object, axis: Axes = None) -> Array:
     array = _array("np.squeeze", a)
-    chosen = set(_axes(axis, array.shape))
+    chosen = set(axes_of(axis if array.ndim or axis not in (0, -1) else None, array.shape))
     if axis is not None and any(array.shape[number] != 1 for number in chosen):
         raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
     return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
@@ -487,14 +486,25 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 @_form_of(np.concatenate)
 def _concatenate(
-    arrays: Iterable[object], /, axis: int | None = 0, out: Array | None = None, *, dtype: object = None
+    arrays: Iterable[object],
+    /,
+    axis: int | None = 0,
+    out: Array | None = None,
+    *,
+    dtype: Kind = None,
+    casting: Casting = "same_kind",
 ) -> Array:
+    if out is not None and dtype is not None:
+        raise TypeError(f"out and dtype={dtype} were both passed, but out has a dtype of its own. Pass one of them")
     parts: list[Any] = [part if isinstance(part, ParameterArray) else as_some_array(part) for part in arrays]
     if axis is None:
         parts, axis = [part.reshape(-1) for part in parts], 0
     first = next(part for part in (*parts, out) if isinstance(part, Array))
     axis = resolve_axis(axis, parts[0].shape)
-    others = [(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts]
+    # An array with another number of axes is left as it is, and has another shape than the others.
+    others = [
+        (*part.shape[:axis], *part.shape[axis + 1 :]) if part.ndim == parts[0].ndim else (part.shape,) for part in parts
+    ]
     if any(part != others[0] for part in others):
         shown = ", ".join(str(part.shape) for part in parts)
         raise ValueError(
@@ -503,7 +513,10 @@ def _concatenate(
         )
     length = sum(part.shape[axis] for part in parts)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-    result_dtype = np.result_type(*(part.dtype for part in parts)) if dtype is None else dtype
+    common = np.result_type(*(part.dtype for part in parts))
+    result_dtype = out.dtype if out is not None else common if dtype is None else np.dtype(dtype)
+    for part in parts:
+        check_casting(part.dtype, result_dtype, casting)
     result = new_array(first.device, None, shape, result_dtype) if out is None else out
     check_out_array(result, shape, result.dtype, first.device)
     end = 0
@@ -514,21 +527,24 @@ def _concatenate(
 
 
 @_form_of(np.stack)
-def _stack(arrays: Sequence[object], axis: int = 0, out: Array | None = None, *, dtype: object = None) -> Array:
+def _stack(arrays: Sequence[object], axis: int = 0, out: Array | None = None, *, dtype: Kind = None) -> Array:
     parts = [as_some_array(part) for part in arrays]
+    if any(part.shape != parts[0].shape for part in parts):
+        shown = ", ".join(str(part.shape) for part in parts)
+        raise ValueError(f"arrays of the shapes {shown} were to be stacked; pass arrays of one shape")
     resolved_axis = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * resolved_axis + (None,)
     return _concatenate([part[at] for part in parts], resolved_axis, out, dtype=dtype)
 
 
 @_form_of(np.vstack)
-def _vstack(tup: Sequence[object], *, dtype: object = None) -> Array:
+def _vstack(tup: Sequence[object], *, dtype: Kind = None) -> Array:
     parts = [as_some_array(part) for part in tup]
     return _concatenate([part if part.ndim > 1 else part.reshape(1, -1) for part in parts], 0, dtype=dtype)
 
 
 @_form_of(np.hstack)
-def _hstack(tup: Sequence[object], *, dtype: object = None) -> Array:
+def _hstack(tup: Sequence[object], *, dtype: Kind = None) -> Array:
     parts = [as_some_array(part) for part in tup]
     parts = [part if part.ndim else part.reshape(1) for part in parts]
     return _concatenate(parts, min(parts[0].ndim - 1, 1), dtype=dtype)
@@ -542,13 +558,9 @@ def _append(arr: object, values: object, axis: int | None = None) -> Array:
 @_form_of(np.copyto)
 def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
-    if not (is_number(src) and not isinstance(src, np.generic)):
-        value_dtype = as_some_array(src).dtype
-        if not np.can_cast(value_dtype, target.dtype, casting):
-            raise TypeError(
-                f"values of dtype {value_dtype} were to be copied to an array of dtype {target.dtype}, which "
-                f'casting={casting!r} does not allow. Pass casting="unsafe", or convert them with .astype'
-            )
+    kind = operand_type(src if is_number(src) else as_some_array(src))
+    # Python's numbers take the dtype of the array, if it has numbers of their kind.
+    check_casting(np.result_type(target.dtype, kind(0)) if isinstance(kind, type) else kind, target.dtype, casting)
     if where is True:
         target[...] = src
         return
@@ -558,14 +570,14 @@ def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: 
 
 
 @_form_of(np.size)
-def _size(a: Array, axis: int | None = None) -> int:
-    return int(a.size if axis is None else a.shape[axis])
+def _size(a: Array, axis: Axes = None) -> int:
+    return prod(a.shape[number] for number in axes_of(axis, a.shape))
 
 
 @_form_of(np.flip)
 def _flip(m: object, axis: Axes = None) -> Array:
     array = _array("np.flip", m)
-    turned = set(_axes(axis, array.shape))
+    turned = set(axes_of(axis, array.shape))
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 
@@ -582,16 +594,18 @@ def _fliplr(m: object) -> Array:
 @_form_of(np.expand_dims)
 def _expand_dims(a: object, axis: object) -> Array:
     array = _array("np.expand_dims", a)
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shape = (1,) * (array.ndim + len(axes))
     new = {resolve_axis(number, shape) for number in axes}
+    if len(new) < len(axes):
+        raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
     return array[tuple(None if i in new else slice(None) for i in range(len(shape)))]
 
 
 @_form_of(np.broadcast_to)
 def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
-    if broadcast_shapes(array.shape, wanted) != wanted:
+    if min(wanted, default=0) < 0 or broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
     return array._view_at(wanted, broadcast_strides(array.shape, array.strides, wanted))
 
@@ -607,7 +621,7 @@ _form_of(np.imag)(lambda val: val.imag)
 def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     array = _array("np.take", a)
     check_choice("mode", mode, ("raise", "wrap", "clip"))
-    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    array, axis = _with_axis(array, axis, single=True)
     given = as_some_array(indices)
     if not given.size and not isinstance(given, Array):
         given = given.astype(np.intp)
@@ -618,22 +632,14 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
         wide = given.astype(np.int64)
         given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
     entries = take_at(array, given, axis)
-    return entries if out is None else _copy_to(out, entries)
+    return in_out(entries, out)
 
 
 @_form_of(np.take_along_axis)
 def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Array:
     array = _array("np.take_along_axis", arr)
-    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    array, axis = _with_axis(array, axis)
     return take_along_axis(array, indices, axis)
-
-
-def _copy_to(out: object, values: Array) -> Array:
-    """Copy a result to the array of `out`, which has to have its shape and dtype."""
-    check_out_array(out, values.shape, values.dtype, values.device)
-    target = _array("out", out)
-    target[...] = values
-    return target
 
 
 @_form_of(np.roll)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assemble_arrays, copy_to_outputs
 from gpuscan.problem.segments import Keys
 from gpuscan.reference import scan as reference
+
+# The rules of NumPy that say which dtypes values may be converted to.
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 # How many steps NumPy may search to find out whether two results share memory.
 _SEARCH_STEPS = 1000
@@ -83,6 +87,35 @@ def check_out_array(
     if isinstance(array, Array):
         array._check("STORAGE")
     return array
+
+
+def in_out(result: Array, out: Any, *, converts: bool = False) -> Array:
+    """Return a result on a device after copying it to the array of `out`; without `out`, the result itself.
+
+    Args:
+        result: the result.
+        out: what the caller passed.
+        converts: True to convert the result to the dtype of `out`, which has to be equal otherwise.
+
+    Raises:
+        TypeError, ValueError: as `check_out`.
+    """
+    if out is None:
+        return result
+    dtype = out.dtype if converts and isinstance(out, Array) else result.dtype
+    array = check_out_array(out, result.shape, dtype, result.device)
+    assert isinstance(array, Array)
+    array[...] = result
+    return array
+
+
+def check_casting(dtype: AnyDType, target: AnyDType, casting: Casting) -> None:
+    """Raise TypeError if a rule of NumPy does not let elements be converted to another dtype."""
+    if dtype != target and not np.can_cast(dtype, target, casting):
+        raise TypeError(
+            f"elements of dtype {dtype} were to be copied to an array of dtype {target}, which casting={casting!r} "
+            'does not allow. Pass casting="unsafe", or convert them with .astype'
+        )
 
 
 def check_separate(arrays: Sequence[SomeArray]) -> None:

@@ -16,6 +16,7 @@ from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
+from gpuscan.api.outputs import in_out
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
@@ -130,8 +131,14 @@ def _call_ufunc(
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
-    if dtype is not None:
-        leaves = [leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+    loop = None if dtype is None else _find_loop(ufunc, name, values, np.dtype(dtype))
+    if loop is not None:
+        # The CPU converts its arrays, which may have dtypes that no device has.
+        loop_dtypes = [loop_dtype for loop_dtype, value in zip(loop, values, strict=True) if not is_number(value)]
+        leaves = [
+            leaf.astype(leaf_dtype) if isinstance(leaf, np.ndarray) else leaf
+            for leaf, leaf_dtype in zip(leaves, loop_dtypes, strict=True)
+        ]
     for leaf in leaves:
         if not is_number_type(leaf.dtype):
             raise not_on_device(f"{name} with an operand of dtype {leaf.dtype}", "no number on a device has that dtype")
@@ -145,13 +152,43 @@ def _call_ufunc(
         _Constant(type(value), spelling(value), value) if is_number(value) else next(dtypes) for value in values
     )
     wanted = tuple(target.dtype for target in targets)
-    function = _make_map(ufunc, key, None if dtype is None else np.dtype(dtype), wanted)
+    function = _make_map(ufunc, key, loop, wanted)
     out: object = None
     if targets:
         out = targets if function.element.structure.container != "leaf" else targets[0]
     return map_leaves(
         function, leaves, common_shape([leaf.shape for leaf in leaves]), find_call_device(leaves, None), out
     )
+
+
+def _find_loop(ufunc: np.ufunc, name: str, values: Sequence[Any], dtype: AnyDType) -> tuple[AnyDType, ...]:
+    """Return the dtypes to which NumPy converts the operands of a ufunc, so that its results have a dtype.
+
+    Raises:
+        TypeError: as NumPy, the ufunc has no such results, or the operands cannot be converted.
+    """
+    operands = [operand_type(value) for value in values]
+    try:
+        dtypes: tuple[AnyDType, ...] = ufunc.resolve_dtypes(
+            (*operands, *[None] * ufunc.nout),
+            signature=(*[None] * ufunc.nin, *[dtype] * ufunc.nout),
+            casting="same_kind",
+        )
+    except TypeError as error:
+        raise TypeError(
+            f"{name} was called with dtype={dtype}, which NumPy does not compute of such operands: {error}. Pass the "
+            "dtype of a result that it has, or convert the operands with .astype"
+        ) from error
+    return dtypes[: ufunc.nin]
+
+
+def operand_type(value: Any) -> Any:
+    """Return the dtype of an operand; for Python's numbers, which take the dtype of the others, their type."""
+    if isinstance(value, Parameter):
+        return float if value.number_type is float else np.dtype(value.number_type)
+    if type(value) in (int, float, complex):
+        return type(value)
+    return np.dtype(np.bool_) if isinstance(value, bool) else value.dtype
 
 
 def _answer_for_all(array: Array, answer: bool) -> Array:
@@ -170,7 +207,9 @@ def _check_exponents(base: Any, exponent: Any) -> None:
     dtypes = [operand if isinstance(operand, (int, float, complex)) else operand.dtype for operand in (base, exponent)]
     if np.result_type(exponent if is_number(exponent) else exponent.dtype).kind != "i":
         return
-    if np.result_type(*dtypes).kind != "i" or (not is_number(exponent) and not exponent.size):
+    if any(getattr(dtype, "kind", "i") not in "biu" for dtype in dtypes) or np.result_type(*dtypes).kind != "i":
+        return
+    if not is_number(exponent) and not exponent.size:
         return
     least = int(exponent if is_number(exponent) else exponent.min())
     if least < 0:
@@ -214,15 +253,28 @@ def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
 
 @lru_cache(maxsize=512)
 def _make_map(
-    ufunc: np.ufunc, key: tuple[_Constant | AnyDType, ...], dtype: object, wanted: tuple[AnyDType, ...]
+    ufunc: np.ufunc,
+    key: tuple[_Constant | AnyDType, ...],
+    loop: tuple[AnyDType, ...] | None,
+    wanted: tuple[AnyDType, ...],
 ) -> Map:
-    """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
+    """Return the ufunc as a traced function of its arrays, from an earlier call if there was one.
+
+    Args:
+        ufunc: the ufunc.
+        key: for each operand its dtype, or the number itself.
+        loop: the dtypes to convert the operands to first, if `dtype` was passed.
+        wanted: the dtypes of the arrays of `out`.
+    """
 
     def function(numbers: tuple[object, ...]) -> object:
         arrays = iter(numbers)
         operands = [input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key]
-        if dtype is not None:
-            operands = [operand.astype(dtype) if hasattr(operand, "astype") else operand for operand in operands]
+        if loop is not None:
+            operands = [
+                operand.astype(loop_dtype) if hasattr(operand, "astype") else operand
+                for operand, loop_dtype in zip(operands, loop, strict=True)
+            ]
         results = ufunc(*operands)
         if not wanted:
             return results
@@ -251,19 +303,43 @@ def _cast(ufunc: np.ufunc, result: AnyArray, dtype: AnyDType) -> AnyArray:
 
 def _common_options(
     ufunc: np.ufunc, name: str, array: Array, targets: tuple[Array, ...], options: dict[str, object]
-) -> tuple[Array, dict[str, Any]]:
-    """Return the array and the options `dtype` and `out` as `gpuscan.scan` takes them, with NumPy's promotion."""
+) -> tuple[Array, dict[str, Any], Array | None]:
+    """Return the array, and the options `dtype` and `out` as `gpuscan.scan` takes them, with NumPy's promotion.
+
+    As in NumPy, elements that the dtype of `out` does not hold are combined in their own dtype. Then `out` is not among
+    the options but the last result: the array to convert the combinations to.
+    """
     resolve(ufunc)
-    dtype = options.pop("dtype", None)
+    dtype = given_dtype = options.pop("dtype", None)
     out = targets[0] if targets else None
     _refuse(name, options)
     if ufunc in _LOGICAL:
         array, dtype = array.astype(bool, copy=False), None
     elif dtype is None and out is not None:
-        dtype = out.dtype
+        dtype = _combination_dtype(array.dtype, out.dtype)
     elif dtype is None and ufunc in _PROMOTED:
         dtype = promote_dtype(array.dtype)
-    return array, {"dtype": dtype, "out": out}
+    if out is not None and dtype is not None and given_dtype is None and dtype != out.dtype:
+        return array, {"dtype": dtype, "out": None}, out
+    return array, {"dtype": dtype, "out": out}, None
+
+
+def _combination_dtype(dtype: AnyDType, out_dtype: AnyDType) -> AnyDType:
+    """Return the dtype to combine elements in for an `out`: one that loses no part of them before they are combined."""
+    if out_dtype.kind not in "biu":
+        return dtype if dtype.kind == "c" and out_dtype.kind != "c" else out_dtype
+    if dtype.kind not in "biu":
+        return dtype
+    common = np.result_type(dtype, out_dtype)
+    # NumPy combines int64 and uint64 as float64, which is less exact.
+    return common if common.kind != "f" else np.dtype(np.int64) if dtype.kind == "i" else dtype
+
+
+def axes_of(axis: Any, shape: tuple[int, ...]) -> Sequence[int]:
+    """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
+    if axis is None:
+        return range(len(shape))
+    return [resolve_axis(number, shape) for number in (axis if isinstance(axis, tuple) else (axis,))]
 
 
 def _axis(options: dict[str, object], inputs: tuple[object, ...], position: int) -> Any:
@@ -275,8 +351,8 @@ def _accumulate(
     ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
 ) -> object:
     axis = _axis(options, inputs, 1)
-    array, scan_options = _common_options(ufunc, name, inputs[0], targets, options)
-    return scan(array, ufunc, axis=axis, **scan_options)
+    array, scan_options, target = _common_options(ufunc, name, inputs[0], targets, options)
+    return in_out(scan(array, ufunc, axis=axis, **scan_options), target, converts=True)
 
 
 def _reduce_ufunc(
@@ -284,15 +360,16 @@ def _reduce_ufunc(
 ) -> object:
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
-    array, scan_options = _common_options(ufunc, name, inputs[0], targets, options)
+    array, scan_options, target = _common_options(ufunc, name, inputs[0], targets, options)
     if not array.shape and isinstance(axis, int) and axis in (0, -1):
         axis = None  # as NumPy's ufuncs, which take a single number for an axis of one
-    if not array.size and initial is None and ufunc.identity is None and np.empty(array.shape).sum(axis=axis).size:
+    if initial is None and ufunc.identity is None and 0 in [array.shape[i] for i in axes_of(axis, array.shape)]:
         raise ValueError(
             f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "
             "Pass initial=, or an array with elements"
         )
-    return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)
+    result = reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)
+    return in_out(result, target, converts=True)
 
 
 def _reduce_at(
@@ -301,7 +378,7 @@ def _reduce_at(
     """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
     array, indices = inputs[0], inputs[1] if len(inputs) > 1 else options.pop("indices")
     axis = _axis(options, inputs, 2)
-    array, scan_options = _common_options(ufunc, name, array, targets, options)
+    array, scan_options, target = _common_options(ufunc, name, array, targets, options)
     axis = resolve_axis(axis, array.shape)
     length = array.shape[axis]
     starts = _check_indices(name, indices, length)
@@ -315,7 +392,7 @@ def _reduce_at(
     offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
     sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=scan_options["dtype"])
     result = take_at(sums, stops - 1, axis)
-    return result if scan_options["out"] is None else np.positive(result, out=scan_options["out"])
+    return in_out(result, target if target is not None else scan_options["out"], converts=True)
 
 
 def _check_indices(name: str, indices: object, length: int) -> AnyArray:

@@ -179,8 +179,15 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     a, b = _as_float32_if_narrow(a), _as_float32_if_narrow(b)
     # Of a parameter of the call, only arithmetic with traced numbers is recorded.
     numbers = np.zeros_like(a) + b if type(b) is Parameter else b
-    close = (np.isfinite(numbers) & ~np.isnan(a) & (abs(a - b) <= atol + rtol * abs(b))) | (a == b)
+    close = (np.isfinite(numbers) & ~np.isnan(a) & (_distance(a, b) <= atol + rtol * abs(b))) | (a == b)
     return close | (np.isnan(a) & np.isnan(numbers)) if equal_nan else close
+
+
+def _distance(a: Any, b: Any) -> Any:
+    """Return the absolute difference, which of integers is unsigned, since it may be too large for a signed one."""
+    if not isinstance(difference := a - b, Traced) or difference.scalar.kind not in ("signed", "unsigned"):
+        return abs(difference)
+    return (np.maximum(a, b) - np.minimum(a, b)).astype(f"u{difference.scalar.bits // 8}")
 
 
 def _as_float32_if_narrow(x: Any) -> object:

@@ -403,3 +403,108 @@ def test_a_single_number_has_a_place_but_no_differences(device: gs.Device) -> No
             function(x, axis=1)
     with pytest.raises(ValueError, match="differences of an array of shape"):
         np.diff(x)
+
+
+# Calls of an array on the device or in NumPy, and of an array of that place made of another one.
+Rule = Callable[[Any, Callable[[Any], Any]], Any]
+HALVES = np.arange(-6, 6, dtype=np.float32).reshape(3, 4) / 2
+WIDE = np.array([[300, 5, 2], [-200, 7, 70_000]], np.int32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, of: np.less(x, 1.5, dtype=np.bool_),
+        lambda x, of: np.signbit(x, dtype=np.bool_),
+        lambda x, of: np.add(x > 0, np.int8(3), dtype=np.float32),
+        lambda x, of: np.multiply(x, np.float32(3), dtype=np.float16),
+        lambda x, of: np.bitwise_count(of(WIDE), dtype=np.uint8),
+        lambda x, of: np.subtract(of(WIDE), 2.5, dtype=np.float32),
+        lambda x, of: np.logical_and(x, of(HALVES), dtype=np.bool_),
+    ],
+)
+def test_dtype_chooses_the_loop_of_numpy(device: gs.Device, call: Rule) -> None:
+    """Assert that `dtype` is the one of the result, and not always the one to which operands are converted."""
+    assert_equal(call(device.asarray(HALVES), device.asarray), call(HALVES, np.asarray))
+
+
+@pytest.mark.parametrize(
+    ("error", "call"),
+    [
+        (TypeError, lambda x, of: np.less(x, 1, dtype=np.float32)),
+        (TypeError, lambda x, of: np.positive(x, dtype=np.int32)),
+        (TypeError, lambda x, of: np.negative(of(WIDE), dtype=np.uint32)),
+        (TypeError, lambda x, of: np.exp(of(WIDE), dtype=np.int16)),
+        (TypeError, lambda x, of: np.add(of(WIDE), 1.5, dtype=np.int32)),
+        (TypeError, lambda x, of: np.concatenate([x, of(HALVES)], dtype=np.int32)),
+        (TypeError, lambda x, of: np.concatenate([x], out=of(np.zeros((3, 4), np.int32)))),
+        (TypeError, lambda x, of: np.concatenate([x], out=of(HALVES), dtype=np.float32)),
+        (TypeError, lambda x, of: np.stack([x, x], dtype=np.uint8)),
+        (TypeError, lambda x, of: np.copyto(of(WIDE), np.float64(1.5))),
+        (TypeError, lambda x, of: np.copyto(of(WIDE), 1.5)),
+        (TypeError, lambda x, of: np.copyto(x > 1, 1)),
+        (TypeError, lambda x, of: np.copyto(x, np.float64(1), casting="safe")),
+        (ValueError, lambda x, of: np.append(x, 5, axis=0)),
+        (ValueError, lambda x, of: np.concatenate([x, x[0]])),
+        (ValueError, lambda x, of: np.hstack([x, x[0]])),
+        (ValueError, lambda x, of: np.stack([x, x[0]], axis=-1)),
+        (ValueError, lambda x, of: np.expand_dims(x, (-1, -1))),
+        (ValueError, lambda x, of: np.broadcast_to(x[0, :1], (-1,))),
+        (ValueError, lambda x, of: np.max(x[:0, :0], axis=0)),
+    ],
+)
+def test_what_numpy_refuses_is_refused(device: gs.Device, error: type[Exception], call: Rule) -> None:
+    """Assert NumPy's errors, and that nothing is changed by them."""
+    for of in (np.asarray, device.asarray):
+        x = of(HALVES.copy())
+        with pytest.raises(error):
+            call(x, of)
+        np.testing.assert_array_equal(np.asarray(x), HALVES)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, of: np.concatenate([x, of(WIDE)], axis=None, dtype=np.int16, casting="unsafe"),
+        lambda x, of: np.expand_dims(x, [0, -1]),
+        lambda x, of: np.cumsum(x[1, 1], axis=0),
+        lambda x, of: np.cumprod(x[1, 1], axis=-1),
+        lambda x, of: np.repeat(x[1, 1], 2, axis=0),
+        lambda x, of: np.take(x[1, 1], [0, 0], axis=0),
+        lambda x, of: np.squeeze(x[1, 1], axis=0),
+        lambda x, of: np.diff(x[1, 1], n=0),
+        lambda x, of: np.partition(x[:, :0], 3),
+        lambda x, of: (x > 0) ** 2,
+        lambda x, of: np.isclose(of(WIDE.astype(np.uint32)), of(WIDE.astype(np.uint32) + 1), rtol=0, atol=1),
+        lambda x, of: np.isclose(of(WIDE.astype(np.uint32) * 0), True, rtol=0, atol=1),
+        lambda x, of: np.isclose(of(np.array([2**31 - 1], np.int32)), of(np.array([-(2**31)], np.int32)), 0, 1),
+    ],
+)
+def test_what_numpy_takes_is_taken(device: gs.Device, call: Rule) -> None:
+    assert_equal(call(device.asarray(HALVES), device.asarray), call(HALVES, np.asarray))
+    assert np.size(device.asarray(HALVES), (0, 1)) == HALVES.size
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype", "call"),
+    [
+        (HALVES, np.int32, lambda x, out: np.sum(x, axis=1, out=out)),
+        (HALVES, np.int32, lambda x, out: np.add.reduce(x, axis=1, out=out)),
+        (HALVES * 4, np.int8, lambda x, out: np.max(x, axis=1, out=out)),
+        (WIDE, np.int8, lambda x, out: np.max(x, axis=1, out=out)),
+        (WIDE.astype(np.int64), np.uint64, lambda x, out: np.min(abs(x), axis=1, out=out)),
+        (WIDE.astype(np.int8), np.uint16, lambda x, out: np.prod(abs(x), axis=1, out=out)),
+        (WIDE, np.float32, lambda x, out: np.sum(x, axis=1, out=out)),
+    ],
+)
+def test_narrow_results_are_converted_after_they_are_combined(
+    device: gs.Device, x: Any, dtype: Any, call: Callable[[Any, Any], Any]
+) -> None:
+    """Assert NumPy's rule for an `out` that does not hold the elements: the sum of 0.5 and 0.5 is 1, not 0 + 0."""
+    out, wanted = device.empty((len(x),), dtype), np.empty(len(x), dtype)
+    assert call(device.asarray(x), out) is out
+    assert_equal(out, call(x, wanted))
+    running: Any = device.empty(x.shape, np.int16)
+    steps = np.empty(x.shape, np.int16)
+    assert np.add.accumulate(device.asarray(x), axis=1, out=running) is running
+    assert_equal(running, np.add.accumulate(x, axis=1, out=steps))
