@@ -89,7 +89,7 @@ def filter_from(
     signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, order)
     if not signal.size:
-        return signal.answer(signal.samples, start)
+        return signal.answer(signal.samples, start if returns_states else None)
     poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
     direct = len(poles) == 1
     if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
@@ -152,7 +152,7 @@ def filter_by_sections(sos: object, x: object, axis: int, zi: ArrayLike | None, 
     signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, 2, len(sections))
     if not signal.size:
-        return signal.answer(signal.samples, start)
+        return signal.answer(signal.samples, start if returns_states else None)
     if start is None:
         return signal.answer(_through(signal, sections, None)[0], None)
     y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), returns_states, size=2)

@@ -81,6 +81,17 @@ def test_other_numbers() -> None:
     np.testing.assert_allclose(signal.filtfilt(list(b), list(a), numbers.tolist()), wanted, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(0, 40), (3, 40, 0)])
+def test_no_rows(device: gs.Device, shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, np.float32)
+    for place in (np.asarray, device.asarray):
+        for found in (
+            signal.filtfilt(*FILTERS[0], place(x), 1),
+            signal.sosfiltfilt([[1, 0, 0, 1, -0.5, 0]], place(x), 1),
+        ):
+            assert (found.shape, found.dtype) == (shape, np.float32)
+
+
 def test_errors() -> None:
     """Assert SciPy's kinds of errors."""
     b, a = scipy.signal.butter(3, 0.2)
