@@ -12,25 +12,45 @@ from gpuscan.operators.expression_graph import BOOL, Node
 Interval: TypeAlias = tuple[int | None, int | None]
 
 
+class _Intervals(dict[int, Interval]):
+    """The intervals of nodes, by their indices. Those of constants are made when they are read, which reveals them.
+
+    Args:
+        nodes: the nodes.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__()
+        self._constants = {node.index: node for node in nodes if node.is_constant}
+
+    def __missing__(self, index: int) -> Interval:
+        constant = self._constants[index]
+        is_integer = constant.scalar.kind in ("signed", "unsigned")
+        interval = self[index] = (int(constant.value),) * 2 if is_integer else (None, None)
+        return interval
+
+
 def intervals_of(nodes: Sequence[Node]) -> dict[int, Interval]:
     """Return the least and the greatest integer that each node can be, or None for each that is not known.
 
     Args:
         nodes: the nodes, each after its arguments.
     """
-    intervals: dict[int, Interval] = {}
+    intervals = _Intervals(nodes)
     for node in nodes:
-        intervals[node.index] = _interval(node, [intervals[arg.index] for arg in node.args])
+        if not node.is_constant:
+            intervals[node.index] = _interval(node, intervals)
     return intervals
 
 
-def _interval(node: Node, args: Sequence[Interval]) -> Interval:
+def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
     if node.scalar.kind not in ("signed", "unsigned"):
         return None, None
-    if node.is_constant:
-        return int(node.value), int(node.value)
     limits = np.iinfo(node.scalar.dtype)
     op = node.op
+    if op not in ("remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"):
+        return limits.min, limits.max
+    args = [intervals[arg.index] for arg in node.args]
     if op == "remainder":
         low, high = args[1]
         return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)

@@ -249,7 +249,7 @@ class _Forms(NodeForms[_Form]):
 
     def _interval(self, node: Node) -> Interval:
         if node.index not in self._intervals:
-            self._intervals |= intervals_of(reachable([node]))
+            self._intervals[node.index] = intervals_of(reachable([node]))[node.index]
         return self._intervals[node.index]
 
     # ----- Operations
