@@ -83,13 +83,24 @@ def bind_seeds(
         check_seeds(rows, words.nbytes, context)
     pitch = words.nbytes // rows
     backwards = spec.backwards_as_one
+    pairs = list(zip(problem.seeds or (), fields, strict=True))
+    if not all(isinstance(seed, DeviceArray) for seed, _ in pairs):
+        # The values of NumPy are copied together, with zeros in the place of the others.
+        columns = [
+            bytes(4 * rows * field.words)
+            if isinstance(seed, DeviceArray)
+            else words_of(Element((field,)), [np.asarray(seed)])[:: -1 if backwards else 1].tobytes()
+            for seed, field in pairs
+        ]
+        content = np.frombuffer(_join_columns(int(rows), pitch // 4, *columns), np.uint32).reshape(words.shape)
+        write_elements(upload_array(context, content), words)
     start = (rows - 1) * pitch if backwards else 0
-    for seed, field in zip(problem.seeds or (), fields, strict=True):
+    for seed, field in pairs:
         dtype = word_dtype(field.scalar)
-        values = seed if isinstance(seed, DeviceArray) else upload_array(context, np.ascontiguousarray(seed))
-        strides = (-pitch if backwards else pitch, *c_strides(field.shape, dtype.itemsize))
-        target = StridedView(words, start, (rows, *field.shape), strides, dtype.itemsize)
-        scatter(elements_of(in_dtype(values, dtype)), target)
+        if isinstance(seed, DeviceArray):
+            strides = (-pitch if backwards else pitch, *c_strides(field.shape, dtype.itemsize))
+            target = StridedView(words, start, (rows, *field.shape), strides, dtype.itemsize)
+            scatter(elements_of(in_dtype(seed, dtype)), target)
         start += prod(field.shape) * dtype.itemsize
     return words
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.map import map as map_arrays
 from gpuscan.api.numpy_calls import read_results
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -75,19 +76,24 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
     return filter_from(b, a, x, axis, zi)
 
 
-def filter_from(
-    b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None, *, returns_states: bool = True
-) -> Any:
-    """Return what `lfilter` does; with ``returns_states=False`` the filtered signal alone."""
+def filter_from(b: ArrayLike, a: ArrayLike, x: Any, axis: int, zi: Any, *, steady: bool = False) -> Any:
+    """Return what `lfilter` does.
+
+    With `steady`, `zi` are the states of the filter for a constant signal of 1, (states,). They are multiplied by the
+    first sample, where it is, and the filtered signal alone is returned.
+    """
     b, a = as_array(b), as_array(a)
     if np.iscomplexobj(a) or np.iscomplexobj(b):
+        if steady:
+            first = np.asarray(x[(*[slice(None)] * axis, slice(0, 1))])
+            zi = zi.reshape(-1, *[1] * (first.ndim - axis - 1)) * first
         result = (_with_complex_poles if np.iscomplexobj(a) else _sum_of_parts)(b, a, x, axis, zi)
-        return result if zi is None or returns_states else result[0]
+        return result[0] if steady else result
     numerator, denominator = coefficients("b", b), _denominator(a)
     order = max(len(denominator), len(numerator)) - 1
     numerator, denominator = numerator / denominator[0], denominator / denominator[0]
-    signal = signal_of(x, axis, zi)
-    start = None if zi is None else states_of(zi, signal, order)
+    signal = signal_of(x, axis, None if steady else zi)
+    start = zi if zi is None or steady else states_of(zi, signal, order)
     if not signal.size:
         return signal.answer(signal.samples, start if returns_states else None)
     poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
@@ -99,7 +105,7 @@ def filter_from(
             matrix = state_matrix(sections)
             states = _section_states(matrix, start)
         if start is None or states is not None:
-            y, ends = _through(signal, sections, states, returns_states)
+            y, ends = _through(signal, sections, states, steady)
             if ends is None or matrix is None:
                 return signal.answer(y, None)
             size = max(order, len(matrix))
@@ -107,10 +113,11 @@ def filter_from(
             whole[: len(matrix)] = np.tensordot(matrix, ends, 1)
             return signal.answer(y, whole[:order])
     x = signal.samples
+    start = _scale_states(start, np.asarray(signal.first)) if steady else start
     y = _convolve_signal(signal, numerator, start)
     if len(poles) > 1:
         y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), denominator), None)
-    if start is None or not returns_states:
+    if start is None or steady:
         return signal.answer(y, None)
     return signal.answer(y, _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start))
 
@@ -145,17 +152,17 @@ def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None)
     return filter_by_sections(sos, x, axis, zi)
 
 
-def filter_by_sections(sos: object, x: object, axis: int, zi: ArrayLike | None, *, returns_states: bool = True) -> Any:
-    """Return what `sosfilt` does; with ``returns_states=False`` the filtered signal alone."""
+def filter_by_sections(sos: object, x: object, axis: int, zi: Any, *, steady: bool = False) -> Any:
+    """Return what `sosfilt` does; with `steady` as `filter_from`, for `zi` of shape (sections, 2)."""
     table = section_table(sos)
     sections = [(row[:3], row[3:]) for row in table]
-    signal = signal_of(x, axis, zi)
-    start = None if zi is None else states_of(zi, signal, 2, len(sections))
+    signal = signal_of(x, axis, None if steady else zi)
+    start = zi if zi is None or steady else states_of(zi, signal, 2, len(sections))
     if not signal.size:
         return signal.answer(signal.samples, start if returns_states else None)
     if start is None:
         return signal.answer(_through(signal, sections, None)[0], None)
-    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), returns_states, size=2)
+    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), steady, size=2)
     if ends is None:
         return signal.answer(y, None)
     return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
@@ -270,7 +277,7 @@ def _through(
     signal: Signal,
     sections: list[tuple[Floats, Floats]],
     states: Floats | None,
-    returns_states: bool = True,
+    steady: bool = False,
     *,
     size: int | None = None,
 ) -> tuple[Samples, Floats | None]:
@@ -280,18 +287,21 @@ def _through(
         signal: the signal.
         sections: the sections.
         states: the states of all sections in SciPy's form, one section's after the other's; None for zeros.
-        returns_states: False to compute no last states.
+        steady: True if the states are to be multiplied by the first sample. No last states are computed then.
         size: the number of states of each section (default: the fewest that are enough).
     """
     spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
-    signal = signal.on_device(len(spaces) + (states is not None and returns_states))
+    signal = signal.on_device(len(spaces) + (states is not None and not steady))
+    sample = signal.first if steady else None
     ends: list[tuple[Section, Sequence[Samples]]] = []
     first = 0
     for space in spaces:
         start = None
         if states is not None:
             start = np.tensordot(space.from_direct, states[first : first + space.size], 1)
-            if returns_states:
+            if sample is not None:
+                start = _scale_states(start, sample)
+            else:
                 ends.append((space, end_states(space, signal, start)))
             first += space.size
         signal = signal.with_samples(filter_signal(space, signal, start))
@@ -309,6 +319,14 @@ def _through(
         rows = [np.asarray(state, np.float64).reshape(signal.others) for state in last_states]
         last.append(np.tensordot(space.to_direct, np.stack(rows), 1))
     return samples, np.concatenate(last)
+
+
+def _scale_states(states: Floats, sample: Samples) -> Any:
+    """Return each state times a sample, where the sample is."""
+    if not isinstance(sample, Array):
+        return states.reshape(-1, *[1] * sample.ndim) * sample
+    factors = tuple(map(sample.dtype.type, states))
+    return map_arrays(lambda x: tuple([x * factor for factor in factors]), sample)
 
 
 def _section_states(matrix: Floats, start: Floats) -> Floats | None:
@@ -404,7 +422,7 @@ def _parts(element: Fields, size: int) -> tuple[list[Fields], Fields, Fields, An
 OPERATORS = {(size, near_one): _operator(size, near_one) for size in (1, 2) for near_one in (False, True)}
 
 
-def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Samples:
+def filter_signal(section: Section, signal: Signal, start: Sequence[Samples] | Floats | None) -> Samples:
     """Return the samples after the section.
 
     Args:
@@ -454,7 +472,7 @@ def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], F
     return load_sample
 
 
-def _seed(section: Section, start: Floats | None) -> Fields | None:
+def _seed(section: Section, start: Sequence[Samples] | Floats | None) -> Fields | None:
     """Return the element before the first sample: a map with the result `start`."""
     if start is None:
         return None

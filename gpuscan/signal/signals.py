@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -58,6 +58,12 @@ class Signal:
     def others(self) -> tuple[int, ...]:
         """The shape without the axis."""
         return tuple(n for i, n in enumerate(self.samples.shape) if i != self.axis)
+
+    @property
+    def first(self) -> Samples:
+        """The first samples along the axis."""
+        index: Any = (*[slice(None)] * self.axis, 0)
+        return self.samples[index]
 
     @property
     def target(self) -> Device | str:

@@ -78,8 +78,8 @@ def filtfilt(
     states = _steady_states(numerator, denominator)
 
     return _both_ways(
-        lambda samples, axis, zi: filter_from(b, a, samples, axis, zi, returns_states=False),
-        states,
+        lambda samples, axis: filter_from(b, a, samples, axis, states, steady=True),
+        np.iscomplexobj(states),
         x,
         axis,
         padtype,
@@ -122,8 +122,8 @@ def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "o
 
     whole = np.array(states)
     return _both_ways(
-        lambda samples, axis, zi: filter_by_sections(table, samples, axis, zi, returns_states=False),
-        whole,
+        lambda samples, axis: filter_by_sections(table, samples, axis, whole, steady=True),
+        False,
         x,
         axis,
         padtype,
@@ -133,8 +133,8 @@ def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "o
 
 
 def _both_ways(
-    run: Callable[[Samples, int, AnyArray], Samples],
-    states: Floats,
+    run: Callable[[Samples, int], Samples],
+    is_complex: bool,
     x: object,
     axis: int,
     padtype: str | None,
@@ -144,8 +144,8 @@ def _both_ways(
     """Return a signal that is extended, filtered forwards and backwards, and cut to its length.
 
     Args:
-        run: filters samples along an axis, from states before the first one.
-        states: the filter's states for a constant signal of 1: (…, states).
+        run: filters samples along an axis, from the steady state for the first one.
+        is_complex: True if the filter has complex coefficients.
         x, axis, padtype, padlen: as in `filtfilt`.
         taps: a third of the default of `padlen`.
     """
@@ -156,16 +156,10 @@ def _both_ways(
         samples = x if isinstance(x, Array) else np.asarray(x)
     else:
         # The passes of complex coefficients may need a dtype that no device has.
-        samples = (signal if np.iscomplexobj(states) else signal.on_device(2)).samples
+        samples = (signal if is_complex else signal.on_device(2)).samples
     axis = signal.axis
-    column = (*[1] * axis, states.shape[-1], *[1] * (samples.ndim - axis - 1))
-    states = states.reshape(*states.shape[:-1], *column)
-
-    def forwards(part: Samples) -> Samples:
-        return run(part, axis, states * np.asarray(part[_along(axis, slice(0, 1))]))
-
-    once = forwards(_extend_samples(samples, axis, padtype, edge))
-    twice = forwards(once[_along(axis, slice(None, None, -1))])
+    once = run(_extend_samples(samples, axis, padtype, edge), axis)
+    twice = run(once[_along(axis, slice(None, None, -1))], axis)
     inner = twice[_along(axis, slice(None, None, -1))][_along(axis, slice(edge, edge + length))]
     if isinstance(inner, Array):
         return inner.copy() if signal.given is not None else inner.numpy()
