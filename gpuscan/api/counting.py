@@ -156,7 +156,7 @@ def _count_labels(device: Device, labels: Array, least: int) -> Array:
     key = id(labels.buffer), labels.offset, labels.dtype.str, labels.size
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
     while True:
-        counts, extremes = count_labels(labels, bins)
+        counts, extremes = _count_up_to(labels, bins)
         largest, below = (int(word) for word in extremes._read())
         context.check()
         if below:
@@ -164,7 +164,7 @@ def _count_labels(device: Device, labels: Array, least: int) -> Array:
         length = max(largest + 1, least)
         if length <= bins:
             counted.keep(key, largest + 1)
-            return Array._of(device, counts)[:length]
+            return counts[:length]
         if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
             raise DeviceMemoryError(
                 f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "
@@ -172,6 +172,13 @@ def _count_labels(device: Device, labels: Array, least: int) -> Array:
                 "the labels that are there"
             )
         bins = length
+
+
+@launchable_with(counts=["bins"])
+def _count_up_to(labels: Array, bins: int) -> tuple[Array, Array]:
+    """Return what `count_labels` does. Unlike `bincount`, it does not wait, so it is a program."""
+    counts, extremes = count_labels(labels, bins)
+    return Array._of(labels.device, counts), Array._of(labels.device, extremes)
 
 
 # ----- Histograms
@@ -436,7 +443,6 @@ def searchsorted(
 def searchsorted(
     a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
 ) -> Any: ...
-@launchable_with(upload=_upload_searched)
 def searchsorted(
     a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None
 ) -> object:
@@ -470,6 +476,14 @@ def searchsorted(
         >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]), side="right")
         array([3, 4, 0])
     """
+    if type(v) in (int, float):
+        v = np.asarray(v)  # uploaded like other arrays, so that another number is no other program
+    return _searchsorted(a, v, side=side, sorter=sorter, device=device)
+
+
+@launchable_with(upload=_upload_searched)
+def _searchsorted(a: object, v: object, *, side: Side, sorter: object, device: Devices) -> object:
+    """Return the result of `searchsorted`."""
     ordered, values = as_some_array(a), as_some_array(v)
     order = None if sorter is None else as_some_array(sorter)
     check_choice("side", side, get_args(Side))

@@ -677,7 +677,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
-_OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted, np.repeat})
+_OF_CHECKED = frozenset({np.take, np.take_along_axis, np.repeat})
 _OPERANDS = frozenset({"args", "options"})
 _launch: Callable[..., object] = launchable(apply_function)
 _with_floats = launchable(apply_function, operands=_OPERANDS)
@@ -690,6 +690,7 @@ _LAUNCHES: dict[Callable[..., object], Callable[..., object]] = {
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.quantile, np.histogram), _with_floats),
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
     **dict.fromkeys((np.copyto, np.full_like, np.where, np.clip, np.diff), _with_integers),
+    np.searchsorted: apply_function,
     **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat), _with_counts),
 }
 

@@ -218,15 +218,15 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
     usage = _read_usage()
     size = min(TRANSFERS.staging_bytes, round_up(data.nbytes))
     starts = deque(range(0, data.nbytes, size))
+    queue.end_recording()
     under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Mapping]] = deque()
     with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
         free = deque(ring)
         while starts or under_way:
             while starts and free:
                 staging, piece = free.popleft(), data[starts[0] : starts[0] + size]
-                encoder = queue.encoder()
-                encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, round_up(piece.nbytes))
-                queue.submit(encoder)
+                # The first copy is submitted together with the deferred runs.
+                queue.flush([Copy(buffer, offset + starts.popleft(), staging, 0, round_up(piece.nbytes))])
                 under_way.append((staging, piece, queue.map(staging, round_up(piece.nbytes))))
             staging, piece, mapping = under_way.popleft()
             mapping.sync_wait()

@@ -208,6 +208,8 @@ CALLS: dict[str, Call] = {
     "partition_by": (lambda a, m: gs.partition_by(a.x, m, **a.on), "mask"),
     "searchsorted": (lambda a, x: gs.searchsorted(a.sorted, x.astype(np.int32), **a.on), "strided"),
     "searchsorted of doubles": (lambda a, x: np.searchsorted(a.sorted, x + 0.5), "doubles"),
+    "searchsorted of an integer": (lambda a, k: gs.searchsorted(a.sorted, k, **a.on), "integer"),
+    "NumPy's searchsorted of a float": (lambda a, k: np.searchsorted(a.sorted, k), "float"),
     "sort segments": (lambda a, o: gs.sort(a.x, segments=o, **a.on), "offsets"),
     "isclose": (lambda a, k: np.isclose(a.x, k), "float"),
     "isclose within a tolerance": (lambda a, k, x: np.isclose(a.rows, x, atol=abs(k)), "float row"),
