@@ -165,7 +165,7 @@ def slice_span(part: slice, length: int) -> tuple[int, int, int]:
         >>> slice_span(slice(None, None, -2), 6)
         (5, -2, 3)
     """
-    if not has_size((length, part.start, part.stop, part.step)):
+    if Size not in map(type, (length, part.start, part.stop, part.step)):
         start, stop, step = part.indices(length)
         return start, step, len(range(start, stop, step))
     step = 1 if part.step is None else reveal(part.step)

@@ -27,6 +27,7 @@ from gpuscan.device.device_array import (
 )
 from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.strides import (
+    c_strides,
     index_layout,
     is_c_order,
     may_share_bytes,
@@ -190,10 +191,12 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             IndexError: an index is outside its axis, there are more indices than axes, a part is not an index, or a
                 mask has another shape.
         """
-        if is_array_index(index):
+        if type(index) is not slice and is_array_index(index):
             entries: Array = _protocols["take_item"](self, index)
             return entries
-        return self._view_at(*index_layout(self.shape, self.strides, index))
+        shape = self.shape
+        strides = c_strides(shape, self._dtype.itemsize) if self._strides is None else self._strides
+        return self._view_at(*index_layout(shape, strides, index))
 
     @launchable_with(
         "value", integers=["value"], counts=["index"], upload=lambda given: _protocols["upload_index"](given)

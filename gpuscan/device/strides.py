@@ -135,14 +135,19 @@ def _full_index(index: object, ndim: int) -> list[Any]:
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     count = 0
-    for part in parts:
-        count += part is not None and part is not Ellipsis
-        if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
+    gaps = []
+    for position, part in enumerate(parts):
+        if part is Ellipsis:
+            gaps.append(position)
+            continue
+        if part is None:
+            continue
+        count += 1
+        if type(part) not in (slice, int) and not _is_integer(part):
             raise IndexError(
                 f"index {abbreviate(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
                 "integers or bools. Convert other numbers with int"
             )
-    gaps = [position for position, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
     if count > ndim:

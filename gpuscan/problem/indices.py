@@ -46,6 +46,8 @@ class ArrayIndex:
 def is_array_index(index: object) -> bool:
     """Return True if an index picks elements by arrays, lists or bools, so that the result is no view."""
     for part in index if isinstance(index, tuple) else (index,):
+        if part is None or part is Ellipsis or type(part) in (slice, int):
+            continue
         if isinstance(part, (list, tuple, range, bool)) or is_mask(part) or getattr(part, "shape", None):
             return True
     return False
