@@ -95,7 +95,7 @@ def filter_from(b: ArrayLike, a: ArrayLike, x: Any, axis: int, zi: Any, *, stead
     signal = signal_of(x, axis, None if steady else zi)
     start = zi if zi is None or steady else states_of(zi, signal, order)
     if not signal.size:
-        return signal.answer(signal.samples, start if returns_states else None)
+        return signal.answer(signal.samples, None if steady else start)
     poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
     direct = len(poles) == 1
     if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
@@ -159,7 +159,7 @@ def filter_by_sections(sos: object, x: object, axis: int, zi: Any, *, steady: bo
     signal = signal_of(x, axis, None if steady else zi)
     start = zi if zi is None or steady else states_of(zi, signal, 2, len(sections))
     if not signal.size:
-        return signal.answer(signal.samples, start if returns_states else None)
+        return signal.answer(signal.samples, None if steady else start)
     if start is None:
         return signal.answer(_through(signal, sections, None)[0], None)
     y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), steady, size=2)
