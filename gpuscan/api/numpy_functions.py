@@ -581,14 +581,8 @@ def _flip(m: object, axis: Axes = None) -> Array:
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 
-@_form_of(np.flipud)
-def _flipud(m: object) -> Array:
-    return _flip(m, 0)
-
-
-@_form_of(np.fliplr)
-def _fliplr(m: object) -> Array:
-    return _flip(m, 1)
+_form_of(np.flipud)(lambda m: _flip(m, 0))
+_form_of(np.fliplr)(lambda m: _flip(m, 1))
 
 
 @_form_of(np.expand_dims)
