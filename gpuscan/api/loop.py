@@ -322,7 +322,8 @@ def _without_contents(array: Any) -> object:
 
 def _in_dtypes_of(carry: Any, init: Any) -> Any:
     """Return the first carry as arrays of the dtypes of the last one."""
-    parts = parts_of(carry)
+    # A list of numbers is a bundle here, and no array.
+    parts = carry if isinstance(carry, list) else parts_of(carry)
     if parts is None:
         return np.asarray(init).astype(carry.dtype)
     return tuple([_in_dtypes_of(*pair) for pair in zip(parts, parts_of(init) or init, strict=True)])

@@ -131,6 +131,15 @@ def test_structures_are_those_of_init_and_of_y() -> None:
     np.testing.assert_array_equal(ys[0], [0, 1, 2, 4])
 
 
+@pytest.mark.parametrize("init", [[1.0, -2.0], [F(1), F(-2)]])
+def test_a_list_of_numbers_is_a_carry(device: gs.Device, init: list[Any]) -> None:
+    """Assert the results of a step whose carry begins as a list of two numbers."""
+    x = np.arange(1, 6, dtype=F)
+    carry, ys = gs.loop(lambda c, x: [c[0] + x, c[1] + c[0]], init, x, device=device)
+    np.testing.assert_array_equal(carry, [16, 23])
+    np.testing.assert_array_equal(ys, [[2, 4, 7, 11, 16], [-1, 1, 5, 12, 23]])
+
+
 def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None:
     a = np.array([[0.9, 0.1], [-0.1, 0.9]], F)
     x = np.random.default_rng(1).normal(size=(20, 2)).astype(F)
