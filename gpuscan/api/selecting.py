@@ -337,7 +337,10 @@ def quantile(
         return _with_nan_of_rows(array, result, axis, keepdims)
     rows, kept_shape = _rows_along(array, axis)
     if not rows.shape[-1]:
-        raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
+        raise IndexError(
+            f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements. Pass an array "
+            "with elements, or another axis"
+        )
     weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic, ParameterArray))
     # As in NumPy, the first and the last element need no interpolation if integers ask for them.
     whole = wanted.dtype.kind in "iu"
