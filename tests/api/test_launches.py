@@ -152,6 +152,14 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "index": lambda a: a.i[a.labels],
     "std": lambda a: a.f.std(),
     "roll": lambda a: np.roll(a.i, 3),
+    "roll rows": lambda a: np.roll(a.rows, 3, axis=1),
+    "tile": lambda a: np.tile(a.i, 3),
+    "partition": lambda a: np.partition(a.i, 5),
+    "clip": lambda a: np.clip(a.i, -5, 5),
+    "choice of an integer": lambda a: np.where(a.mask, a.i, 7),
+    "difference of slices": lambda a: a.i[1:] - a.i[:-1],
+    "sum of a row and a column": lambda a: a.rows + a.rows[:, 0][:, None],
+    "map with an integer": lambda a: gs.map(lambda v, k=7: np.where(v > k, v, k), a.i),
 }
 
 
@@ -608,7 +616,7 @@ def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch:
 # Calls that wait for the GPU, with the programs that they launch and the reads that they wait for.
 WAITING: dict[str, tuple[Callable[[Arguments], Any], int, int]] = {
     "reduce groups": (lambda a: gs.reduce(a.i, groups=a.labels), 3, 1),
-    "bincount": (lambda a: gs.bincount(a.labels), 2, 2),
+    "bincount": (lambda a: gs.bincount(a.labels), 1, 1),
     "weighted bincount": (lambda a: gs.bincount(a.labels, weights=a.f), 3, 2),
     "histogram": (lambda a: gs.histogram(a.f), 4, 3),
     "allclose": (lambda a: np.allclose(a.f, a.g), 2, 1),

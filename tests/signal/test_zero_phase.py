@@ -10,6 +10,8 @@ import scipy.signal
 
 import gpuscan as gs
 from gpuscan import signal
+from tests.harness.builds import count_waits
+from tests.harness.devices import count_programs
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
@@ -46,6 +48,28 @@ def test_filtfilt(device: gs.Device, number: int) -> None:
             assert isinstance(found, gs.Array) == isinstance(given, gs.Array)
             assert found.dtype == np.float32
             np.testing.assert_allclose(np.asarray(found), wanted, rtol=3e-4, atol=3e-4)
+
+
+@pytest.mark.parametrize("kind", ["filtfilt", "sosfiltfilt"])
+def test_nothing_is_waited_for(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that the first sample of each pass stays on the device, and that another signal makes no program."""
+    (b, a), sos = (scipy.signal.butter(2, 0.1, output=output) for output in ("ba", "sos"))
+
+    def run(x: Any) -> Any:
+        return signal.filtfilt(b, a, x) if kind == "filtfilt" else signal.sosfiltfilt(sos, x)
+
+    x = samples().astype(np.float32)[0, :, 0]
+    for _ in range(4):
+        run(device.asarray(x))
+    device.synchronize()
+    known = count_programs(device)
+    with monkeypatch.context() as patched:
+        waits = count_waits(device, patched)
+        found = run(device.asarray(x[::-1]))
+        assert not waits
+    assert count_programs(device) == known
+    wanted = scipy.signal.filtfilt(b, a, x[::-1].astype(np.float64))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=3e-4, atol=3e-4)
 
 
 @pytest.mark.parametrize("order", [2, 5])
