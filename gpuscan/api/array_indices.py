@@ -207,9 +207,24 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         target, number = _bits_of(array), _bits_of(_one(array, value))
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
         return
+    mask, *rest = parts
+    if isinstance(mask, Array) and is_mask(mask) and mask.ndim == 1 and isinstance(value, Array) and not rest:
+        # The call waits for the number of elements, so it is no program, but the calls that it makes are.
+        _same_device(array, mask)
+        nonzero: Any = np.nonzero
+        (indices,) = nonzero(mask)
+        _put_at(array, indices, value)
+        return
     indexed, unique = _index_array(array, parts)
     values = array._values_for(value, indexed.shape)
     put(array.device._executor, indexed, values, unique=unique)
+
+
+@launchable
+def _put_at(array: Array, indices: Array, value: Array) -> None:
+    """Write values to entries of the first axis, at indices that are all different."""
+    indexed, _ = _index_array(array, parts_of(indices, array.shape))
+    put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=True)
 
 
 def _one(array: Array, value: object) -> Array:
