@@ -25,6 +25,8 @@ from gpuscan.device.device_array import DeviceArray, upload_together
 from gpuscan.engine.progress import report_progress
 from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.problem.arguments import structure_and_leaves
+from gpuscan.problem.results import assemble_arrays
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +39,8 @@ _NUMBERS = frozenset({bool, int, float, complex})
 _NO_ARRAYS = (np.generic, FunctionType, functools.partial)
 # Arguments of these types hold no arrays.
 _PLAIN = frozenset({type(None), bool, int, float, complex, str})
+# Functions of elements, by which a structured array may become a dict.
+_MAPS = {"before", "after"}
 # The result of a call that has raised an error.
 _FAILED = object()
 
@@ -63,6 +67,7 @@ def takes_numpy(
         parameters = inspect.signature(function).parameters
         names: list[Any] = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
         several = any(name in data and each.kind == each.VAR_POSITIONAL for name, each in parameters.items())
+        has_operator = "op" in parameters
         moves = _Moves(frozenset(data), frozenset(long), frozenset(each_like), several)
 
         @functools.wraps(function)
@@ -79,6 +84,11 @@ def takes_numpy(
                 # The function raises the error for an argument that is passed twice, or that it does not take.
                 return function(*arguments, **options)
             device, out = given.pop("device", None), given.pop("out", None)
+            records = given.get(data[0])
+            if has_operator and type(records) is np.ndarray and records.dtype.names and not given.keys() & _MAPS:
+                given[data[0]] = _fields_of(records)
+            else:
+                records = None
             found = _find_arrays(given, device, moves) if out is None or type(out) is np.ndarray else None
             if found is None:
                 return function(*arguments, **options)
@@ -110,6 +120,8 @@ def takes_numpy(
                     result = _FAILED
             if result is not _FAILED:
                 report_progress(sum([array.nbytes for array in arrays]))
+                if records is not None:
+                    result = _as_records(result, records)
                 if out is None:
                     return result
                 if _fits(result, out):
@@ -168,7 +180,7 @@ def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | 
             elif not _collect(value, arrays):
                 return None
             moved.append(name)
-        elif isinstance(value, DeviceArray) or (type(value) in _BUNDLES and _holds_array(value)):
+        elif isinstance(value, DeviceArray) or (isinstance(value, _BUNDLES) and _holds_array(value)):
             return None
     if not arrays or type(device) in _BUNDLES:
         return None
@@ -197,7 +209,7 @@ def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> boo
         into.append(value)
     elif is_list_of_numbers(value):
         into.append(np.asarray(value))
-    elif kind in _BUNDLES and value and levels and (kind is not list or any(map(_has_axes, value))):
+    elif _is_bundle(value) and value and levels and (kind is not list or any(map(_has_axes, value))):
         for part in value.values() if kind is dict else value:
             if type(part) is np.ndarray:
                 into.append(part)
@@ -206,6 +218,11 @@ def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> boo
     elif kind not in _NUMBERS and not isinstance(value, np.generic):
         return False
     return True
+
+
+def _is_bundle(value: object) -> bool:
+    """Return True for a tuple, a named tuple, a list or a dict, but not for other classes of these."""
+    return type(value) in _BUNDLES or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
 def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
@@ -233,11 +250,11 @@ def _has_axes(value: object) -> bool:
 
 def _holds_array(bundle: Any, levels: int = _MAX_LEVELS) -> bool:
     """Return True if a bundle has an array on a device, or nests too deep to tell."""
-    parts = bundle.values() if type(bundle) is dict else bundle
+    parts = bundle.values() if isinstance(bundle, dict) else bundle
     kinds = set(map(type, parts))
     if any(issubclass(kind, DeviceArray) for kind in kinds) or not levels:
         return True
-    inner = [] if kinds.isdisjoint(_BUNDLES) else [part for part in parts if type(part) in _BUNDLES]
+    inner = [part for part in parts if isinstance(part, _BUNDLES)]
     return any(_holds_array(part, levels - 1) for part in inner)
 
 
@@ -280,6 +297,20 @@ def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> 
         # As NumPy does, return a number instead of an array of shape ().
         arrays.append(array if array.shape else array[()])
     return replace_leaves(result, is_array, iter(arrays))
+
+
+def _fields_of(records: AnyArray) -> object:
+    """Return a structured array as a dict of its fields; the array itself if a field has axes of its own."""
+    names = records.dtype.names or ()
+    has_axes = any(records.dtype[name].shape for name in names)
+    return records if has_axes else {name: records[name] for name in names}
+
+
+def _as_records(result: Any, like: AnyArray) -> Any:
+    """Return a dict of results as a structured array like the given one; in a tuple, each of them."""
+    if isinstance(result, tuple):
+        return tuple([_as_records(part, like) for part in result])
+    return assemble_arrays(structure_and_leaves(like)[0], list(result.values()), like)
 
 
 def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[Any, ...]:

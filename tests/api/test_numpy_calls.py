@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
@@ -19,6 +19,20 @@ Array = np.ndarray[Any, Any]
 N = 1024
 # For calls that a type checker refuses.
 UNTYPED: Any = gs
+
+
+class Pair(NamedTuple):
+    """A step of an affine recurrence."""
+
+    a: Any
+    b: Any
+
+
+def make_records(rng: np.random.Generator) -> Array:
+    """Return a structured array of affine maps."""
+    records = np.zeros(N, [("b", np.float32), ("a", np.int32)])
+    records["a"], records["b"] = rng.choice([-1, 1], N), rng.integers(-9, 9, N)
+    return records
 
 
 # What makes an argument: each time another one. The numbers are small integers, so that sums are exact in any order.
@@ -37,6 +51,7 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "long_row": lambda rng: rng.integers(-9, 9, 500).astype(np.float32),
     "signs": lambda rng: rng.choice([-1, 1], N).astype(np.float32),
     "list": lambda rng: rng.integers(-9, 9, 50).tolist(),
+    "records": lambda rng: make_records(rng),
     "float": lambda rng: float(rng.integers(-50, 50)) / 4,
     "keys": lambda rng: np.sort(rng.integers(0, 9, N)).astype(np.int32),
     "labels": lambda rng: rng.permutation(N) % 9,
@@ -63,6 +78,8 @@ CALLS: dict[str, Call] = {
     "scan in Fortran order": (lambda x: gs.scan(x, axis=1), "fortran"),
     "scan of a list": (gs.scan, "list"),
     "scan of a tuple": (lambda x, y: gs.scan((x, y), affine), "signs f"),
+    "scan of a named tuple": (lambda x, y: gs.scan(Pair(x, y), lambda l, r: Pair(*affine(l, r))), "signs f"),
+    "scan of records": (lambda r: gs.scan(r, lambda l, r: {"a": r["a"], "b": l["b"] + r["b"]}), "records"),
     "scan of a dict": (lambda x, y: gs.scan({"a": x, "b": y}, lambda l, r: {"a": r["a"], "b": l["b"] + r["b"]}), "i f"),
     "scan into out": (lambda x: gs.scan(x, out=np.empty_like(x)), "f"),
     "scan with a total": (lambda x: gs.scan(x, return_total=True), "i"),
@@ -131,9 +148,11 @@ CLOSED_OVER = {"scan with a map", "map with a number"}
 # Calls with a result of a length that only the device knows, which is one more result.
 PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_key", "partition_by"}
 # Python calls of computations on the host: filters compute coefficients, quantiles are between two elements, values are
-# converted to the dtype of the keys, and loops search for numbers that may be infinite.
+# converted to the dtype of the keys, structured arrays are put together from their fields, and loops search for numbers
+# that may be infinite.
 ON_THE_HOST = {
-    "lfilter": 80, "lfilter from states": 360, "sosfilt": 80, "quantile": 40, "median of rows": 40, "searchsorted": 20
+    "lfilter": 80, "lfilter from states": 360, "sosfilt": 80, "quantile": 40, "median of rows": 40, "searchsorted": 20,
+    "scan of records": 80
 }  # fmt: skip
 SEARCH = 60
 # Python calls of a float that a function closes over.
