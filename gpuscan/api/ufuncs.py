@@ -124,7 +124,8 @@ def _call_ufunc(
     values: list[Any] = []
     for value in inputs:
         if type(value) is Parameter and value.number_type is int:
-            value = int(value) if dtype is not None or ufunc is np.ldexp else _as_operand(value, inputs)
+            is_constant = dtype is not None or ufunc is np.ldexp
+            value = int(value) if is_constant else _as_operand(value, inputs, ufunc in _WITH_CONSTANTS)
         values.append(value if is_number(value) else as_some_array(value))
     floats = any(isinstance(value, float) or is_float_parameter(value) for value in values)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
@@ -219,16 +220,17 @@ def _check_exponents(base: Any, exponent: Any) -> None:
         )
 
 
-def _as_operand(number: Parameter, inputs: Sequence[object]) -> object:
+def _as_operand(number: Parameter, inputs: Sequence[object], only_floats: bool) -> object:
     """Return an integer of Python in a form that lets later calls with another integer launch the same program.
 
-    Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.
+    Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key, and
+    with `only_floats` also among integers.
     """
     arrays = [value for value in inputs if isinstance(value, Array)]
     if not arrays or len(arrays) + 1 < len(inputs):
         return int(number)
     kinds = {array.dtype.kind for array in arrays}
-    alike = kinds == {"f"} or kinds <= {"i", "u"}
+    alike = kinds == {"f"} or (kinds <= {"i", "u"} and not only_floats)
     dtype = np.result_type(*[array.dtype for array in arrays])
     placed = number_in(arrays[0]._context, number, dtype) if alike else int(number)
     return Array._of(arrays[0].device, placed) if isinstance(placed, DeviceArray) else placed
@@ -416,12 +418,15 @@ _OPERANDS = frozenset({"inputs", "options"})
 _launch = launchable(apply_ufunc, operands=_OPERANDS)
 _INPUTS = frozenset({"inputs"})
 _launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=_INPUTS, integers=_INPUTS)
+_launch_with_integers = launchable(apply_ufunc, operands=_OPERANDS, integers=_INPUTS)
 
 
 def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:
     # Exponents and the indices of other methods are checked in NumPy.
-    takes_data = method == "__call__" and ufunc not in _WITH_CONSTANTS
-    return (_launch_with_data if takes_data else _launch)(ufunc, method, inputs, options)
+    if method != "__call__":
+        return _launch(ufunc, method, inputs, options)
+    launch = _launch_with_integers if ufunc in _WITH_CONSTANTS else _launch_with_data
+    return launch(ufunc, method, inputs, options)
 
 
 answer_protocols(ufunc=_answer)

@@ -97,6 +97,7 @@ CALLS: dict[str, Call] = {
     "integer among integers": (lambda a, k: a.i + k, "integer"),
     "integer among bytes": (lambda a, k: a.groups * k, "count"),
     "integer on the left": (lambda a, k: k - a.x, "integer"),
+    "exponent": (lambda a, k: a.signs ** (k + 5), "count"),
     "remainder": (lambda a, k: a.i % k, "count"),
     "comparison": (lambda a, k: a.i < k, "integer"),
     "comparison of floats": (lambda a, k: a.x == k, "integer"),
