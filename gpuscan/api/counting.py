@@ -26,7 +26,7 @@ from gpuscan.operators.parameter_array import (
     as_parameter_array,
     compute_array,
     compute_arrays,
-    is_float_parameter,
+    is_number_parameter,
 )
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import (
@@ -211,7 +211,7 @@ def histogram(
     *,
     device: Devices = ...,
 ) -> tuple[AnyArray, AnyArray]: ...
-@launchable_with("bins", "range", data=["weights"])
+@launchable_with("bins", "range", data=["weights"], integers=["range"])
 def histogram(
     x: object,
     bins: int | str | ArrayLike = 10,
@@ -323,7 +323,7 @@ def _limits_of(given: Any) -> tuple[Any, Any] | None:
     if isinstance(given, ParameterArray) and given.shape == (2,) and given.dtype.kind == "f":
         return given[0].number(), given[1].number()
     is_pair = type(given) in (tuple, list) and len(given) == 2
-    return tuple(given) if is_pair and any(map(is_float_parameter, given)) else None
+    return tuple(given) if is_pair and any(map(is_number_parameter, given)) else None
 
 
 def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterArray:

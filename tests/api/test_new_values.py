@@ -203,6 +203,7 @@ CALLS: dict[str, Call] = {
     "quantiles": (lambda a, q: gs.quantile(a.rows, q, axis=1, **a.on), "shares"),
     "NumPy's quantile": (lambda a, q: np.quantile(a.rows, q, axis=0), "share"),
     "histogram": (lambda a, k, j: gs.histogram(a.x, 10, (-abs(k), abs(j) + 1), **a.on), "float float"),
+    "histogram between integers": (lambda a, k, j: gs.histogram(a.x, 10, (-k, j), **a.on), "count count"),
     "weighted histogram": (lambda a, k: gs.histogram(a.x, 10, (-20, abs(k)), weights=a.i, **a.on), "float"),
     "histogram of edges": (lambda a, e: gs.histogram(a.x, e, **a.on), "edges"),
     "compact": (lambda a, m: gs.compact(a.x, m, **a.on), "mask"),
