@@ -248,11 +248,7 @@ def text() -> str:
             "LOG",
             polynomial(logarithm, -0.125, 0.125, 6, 32, mpf(1) / 4),
         ),
-        "the same in r on floats for -0.136 <= r <= 0.125": (
-            "LOG_FLOATS",
-            with_rough_end(fit_after_rounding(logarithm, -0.136, 0.125, 5, 2)),
-        ),
-        "the same in u = r + 9/64 for 0.0046 <= u <= 0.2657, with alternating signs": (
+        "the same on floats, in u = r + 9/64 for 0.0046 <= u <= 0.2657, with alternating signs": (
             "LOG_TAIL_FLOATS",
             alternating(
                 fit_rounded(

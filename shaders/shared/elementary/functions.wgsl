@@ -271,18 +271,16 @@ fn {{ name }}_normal{{ suffix }}(parts: vec4<u32>) -> f32 {
 // log(s) + (1 + x - s) / s with the float s that is nearest to 1 + x. Near 0 the rest r is x itself.
 fn f32_log1p{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    if ((size - 0x32000000u >= 0x4d800000u) | (bits >= 0xbf800000u)) {
+    if (((bits & 0x7fffffffu) - 0x32000000u >= 0x4d800000u) | (bits >= 0xbf800000u)) {
         return bitcast<f32>(log1p_limit(bits));
     }
     let near_sum = bitcast<u32>(1.0f + x);
-    let parts = log_reduced(near_sum, 0u);
-    let zero = parts.w;
-    let sum = bitcast<f32>(near_sum ^ zero);
-    let large = size > 0x3f800000u;
-    let lost = select(x, 1.0f, large) - f32_sealed(sum - select(1.0f, x, large), zero);
-    let far = log_corrected(parts, near_sum, lost);
-    let total = log_sum(select(far, vec4<u32>(bits, 0u, 0u, zero), size < 0x3e000000u));
+    let parts = log_split(near_sum, 0u);
+    let zero = parts.z;
+    let lost = min(x, 1.0f) - f32_sealed(bitcast<f32>(near_sum ^ zero) - max(x, 1.0f), zero);
+    let near = parts.y == 0u;
+    let far = log_corrected(parts, near_sum, select(lost, 0.0f, near));
+    let total = log_pair(vec4<u32>(select(far.x, bits, near), far.y, zero, far.w));
     return {{ joined(suffix, "bitcast<f32>(total.x)", "bitcast<f32>(total.y)", "zero") }};
 }
 {% endif %}
@@ -304,7 +302,7 @@ fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let sum = f32_sealed(root_high + a, zero);
     let lost = f32_sealed(a - f32_sealed(sum - root_high, zero), zero) + bitcast<f32>(root.y);
     let whole = select(bitcast<u32>(sum), size + 0x800000u, large);
-    let far = log_sum(log_corrected(log_reduced(whole, 0u), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
+    let far = log_pair(log_corrected(log_split(whole, 0u), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
     let g = f32_sealed(a * a, zero);
 {{ float_horner(ARCSINH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
@@ -334,9 +332,10 @@ fn f32_arccosh{{ suffix }}(x: f32) -> f32 {
     let above = y > 1.0f;
     let rest = f32_sealed(select(y, 1.0f, above) - f32_sealed(sum - select(1.0f, y, above), zero), zero);
     let lost = select(f32_sealed(rest + y_low, zero), 0.0f, large);
-    let parts = log_reduced(select(bitcast<u32>(sum), bits + 0x800000u, large), 0u);
-    let far = log_corrected(parts, bitcast<u32>(sum), lost);
-    let total = log_sum(select(far, vec4<u32>(bitcast<u32>(y), 0u, bitcast<u32>(y_low), zero), y < 0.125f));
+    let parts = log_split(select(bitcast<u32>(sum), bits + 0x800000u, large), 0u);
+    let near = parts.y == 0u;
+    let far = log_corrected(parts, bitcast<u32>(sum), select(lost, y_low, near));
+    let total = log_pair(vec4<u32>(select(far.x, bitcast<u32>(y), near), far.y, far.z, far.w));
     return {{ joined(suffix, "bitcast<f32>(total.x)", "bitcast<f32>(total.y)", "zero") }};
 }
 {% endif %}
@@ -365,7 +364,7 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let rest = f32_sealed(f32_sealed(above_rest * factor, zero) + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
     let ratio = bitcast<u32>(top + rest);
     let lost = f32_sealed(rest - f32_sealed(bitcast<f32>(ratio ^ zero) - top, zero), zero);
-    let far = log_sum(log_corrected(log_reduced(ratio, 0u), ratio, lost));
+    let far = log_pair(log_corrected(log_split(ratio, 0u), ratio, lost));
     let g = f32_sealed(a * a, zero);
 {{ float_horner(ARCTANH_FLOATS, "g") }}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);

@@ -1,5 +1,5 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, LOG_CURVE, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_CURVE, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
     LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TWO_OVER_PI, TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END,
     SIN_FLOATS, EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT, EIGHTH_TURN %}
 {% from "shared/elementary/horner.wgsl" import horner, clamped_horner %}
@@ -121,54 +121,16 @@ fn log_reduced(bits: u32, shift: u32) -> vec4<u32> {
     return vec4<u32>(bitcast<u32>(r) ^ zero, bitcast<u32>(offset0) ^ zero, bitcast<u32>(offset1), zero);
 }
 {% endif %}
-{% if "log_bend" in helpers %}
-
-// log(1 + r) - r + r^2 / 2 for -0.136 <= r <= 0.125.
-fn log_bend(r: f32, square: f32, zero: u32) -> f32 {
-    let h4 = {{ LOG_FLOATS[4] }} + f32_rough(r) * {{ LOG_FLOATS[5] }};
-{% for power in range(3, -1, -1) %}
-    let h{{ power }} = {{ LOG_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * r, zero);
-{% endfor %}
-    return f32_sealed(f32_sealed(h0 * r, zero) * square, zero);
-}
-{% endif %}
-{% if "log_sum" in helpers %}
-
-// The natural logarithm as vec4<u32>(high, low, zero, 0), the sum of two floats, from what log_reduced returns.
-fn log_sum(parts: vec4<u32>) -> vec4<u32> {
-    let zero = parts.w;
-    let r = bitcast<f32>(parts.x);
-    let offset = bitcast<f32>(parts.y);
-    let square = f32_sealed(r * r, zero);
-    let high = f32_sealed(offset + r, zero);
-    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
-    let low = f32_sealed(lost + bitcast<f32>(parts.z), zero) - 0.5f * square;
-    let rest = f32_sealed(low, zero) + log_bend(r, square, zero);
-    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, zero, 0u);
-}
-{% endif %}
-{% if "log_corrected" in helpers %}
-
-// What log_reduced returns of a sum, changed to the logarithm of the sum and a number that is lost in it.
-fn log_corrected(parts: vec4<u32>, sum: u32, lost: f32) -> vec4<u32> {
-    let zero = parts.w;
-    let guess = bitcast<f32>(0x7ef311c7u - min(sum, 0x7e000000u));  // 1 / sum, to 5 %
-    let excess = f32_sealed(2.0f - f32_sealed(bitcast<f32>(sum ^ zero) * guess, zero), zero);
-    let inverse = f32_sealed(guess * excess, zero);
-    let more = f32_sealed(lost * inverse, zero);
-    let offset_low = bitcast<u32>(bitcast<f32>(parts.z ^ zero) + more) ^ zero;
-    return vec4<u32>(parts.x, parts.y, offset_low, zero);
-}
-{% endif %}
 {% if "log_split" in helpers %}
 
-// A normal float is 2^k m with m from 11/16 to 11/8. Returns m - 1, k - shift times 2^23, and 0. All steps are exact.
+// A normal float is 2^k m with m from 11/16 to 11/8. Returns r = m - 1, k - shift times 2^23, 0 and what log_pair adds to
+// the logarithm: the second part of (k - shift) log(2). All steps are exact.
 fn log_split(bits: u32, shift: u32) -> vec4<u32> {
     let power = (bits - 0x3f300000u) & 0xff800000u;
     let k = f32(bitcast<i32>(power - shift));
     let zero = bitcast<u32>(k) & 0xffffu;  // compilers do not know that k has few bits
     let r = bitcast<f32>(bits - power) - 1.0f;
-    return vec4<u32>(bitcast<u32>(r) ^ zero, bitcast<u32>(k), zero, 0u);
+    return vec4<u32>(bitcast<u32>(r) ^ zero, bitcast<u32>(k), zero, bitcast<u32>(k * {{ LN2_FLOATS[1] }}));
 }
 {% endif %}
 {% if "log_pair" in helpers %}
@@ -184,8 +146,19 @@ fn log_pair(parts: vec4<u32>) -> vec4<u32> {
     let bend = f32_clamped(f32_clamped(abs(r) * h0) * abs(r));
     let high = f32_sealed(k * {{ LN2_FLOATS[0] }} + r, zero);
     let lost = f32_sealed(r - f32_sealed(high - k * {{ LN2_FLOATS[0] }}, zero), zero);
-    let low = f32_sealed(k * {{ LN2_FLOATS[1] }} + lost, zero) - bend;
+    let low = f32_sealed(lost + bitcast<f32>(parts.w), zero) - bend;
     return vec4<u32>(bitcast<u32>(high), bitcast<u32>(low) ^ zero, zero, 0u);
+}
+{% endif %}
+{% if "log_corrected" in helpers %}
+
+// What log_split returns of a sum, changed to the logarithm of the sum and a number that is lost in it. The guess of the
+// reciprocal of the sum is closest where the logarithm is smallest, from 11/16 to 11/8.
+fn log_corrected(parts: vec4<u32>, sum: u32, lost: f32) -> vec4<u32> {
+    let guess = bitcast<f32>(0x7eea2339u - min(sum, 0x7e000000u));
+    let more = f32_sealed(lost * guess, parts.z);
+    let second = bitcast<u32>(bitcast<f32>(parts.w) + more) ^ parts.z;
+    return vec4<u32>(parts.x, parts.y, parts.z, second);
 }
 {% endif %}
 {% if "log_words" in helpers %}
