@@ -352,9 +352,9 @@ def text() -> str:
             "TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END",
             f"{floats([2 / mp.pi])[1:-1]}, {floats(quarter_turn)}, {floats([sum(quarter_turn[2:])])[1:-1]}",
         ),
-        "(arctan(t) / t - 1) / g and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats": (
+        "(1 - arctan(t) / t) / g with alternating signs and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats": (
             "ARCTAN_FLOATS, ARCSIN_FLOATS",
-            floats(fit_rounded(after_first_term(mpmath.atan), 0, 0.25, 4, lambda g: g, 2))
+            alternating([-value for value in fit_rounded(after_first_term(mpmath.atan), 0, 0.25, 4, lambda g: g, 2)])
             + ", "
             + floats(fit_rounded(after_first_term(mpmath.asin), 0, 0.25, 4, lambda g: g, 2)),
         ),

@@ -1,6 +1,6 @@
 {#- The trigonometric functions of float32 and their inverses; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import TAN_FLOATS, ARCSIN_FLOATS, ARCTAN_FLOATS, HALF_TURNS_BITS %}
-{% from "shared/elementary/horner.wgsl" import float_horner, joined %}
+{% from "shared/elementary/horner.wgsl" import float_horner, clamped_horner, joined %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
 {% for name, quarter in (("sin", 0), ("cos", 1)) %}
@@ -142,14 +142,14 @@ fn angle_of(low: u32, high: u32, steep: bool, left: bool) -> vec4<u32> {
     let top = above_rough * factor;  // exact
     let rest = f32_sealed((above - above_rough) * factor + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
     let t = f32_sealed(top + rest, zero);
-    let g = f32_sealed(t * t, zero);
-{{ float_horner(ARCTAN_FLOATS, "g") }}
-    let bend = f32_sealed(f32_sealed(h0 * g, zero) * t, zero);
+    let g = f32_clamped(t * t);
+{{ clamped_horner(ARCTAN_FLOATS, "g") }}
+    let bend = f32_clamped(f32_clamped(h0 * g) * t);
     let octant = select(0.0f, 1.0f, turned);
     let quadrant = select(octant, 2.0f - octant, steep);
     let eighths = select(quadrant, 4.0f - quadrant, left);
     let flip = select(0u, 0x80000000u, (turned != steep) != left);
-    let angle = angle_sum(eighths, flip, vec2<u32>(bitcast<u32>(top), bitcast<u32>(rest + bend)), zero);
+    let angle = angle_sum(eighths, flip, vec2<u32>(bitcast<u32>(top), bitcast<u32>(rest - bend)), zero);
     return vec4<u32>(angle.x, angle.y, zero, 0u);
 }
 {% endif %}
@@ -200,11 +200,11 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let near = size < 0x3f000000u;
     let a = bitcast<f32>(size);
     let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
-    let g = select(0.5f - 0.5f * a, f32_sealed(a * a, zero), near);
+    let g = select(0.5f - 0.5f * a, f32_clamped(a * a), near);
     let root = root_pair(g, zero);
-{{ float_horner(ARCSIN_FLOATS, "g") }}
+{{ clamped_horner(ARCSIN_FLOATS, "g", sign="+") }}
     let side = select(bitcast<f32>(root.x) + bitcast<f32>(root.y), a, near);
-    let bend = f32_sealed(f32_sealed(h0 * g, zero) * side, zero);
+    let bend = f32_clamped(f32_clamped(h0 * g) * side);
     let top = select(2.0f * bitcast<f32>(root.x), a, near);
     let low = select(2.0f * f32_sealed(bitcast<f32>(root.y) + bend, zero), bend, near);
     let angle = vec2<u32>(bitcast<u32>(top), bitcast<u32>(low));

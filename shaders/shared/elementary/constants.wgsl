@@ -48,8 +48,8 @@
 {#- 2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two -#}
 {%- set TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END = "0.63661975f", ("1.5703125f", "0.00048398972f", "-0.00000016298145f",
     "0.000000000060771006f"), "-0.00000016292068f" -%}
-{#- (arctan(t) / t - 1) / g and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats -#}
-{%- set ARCTAN_FLOATS, ARCSIN_FLOATS = ("-0.33333236f", "0.19994286f", "-0.14175655f", "0.101627626f", "-0.051365804f"),
+{#- (1 - arctan(t) / t) / g with alternating signs and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats -#}
+{%- set ARCTAN_FLOATS, ARCSIN_FLOATS = ("0.33333236f", "0.19994286f", "0.14175655f", "0.101627626f", "0.051365804f"),
     ("0.16666754f", "0.07495252f", "0.045476016f", "0.02415235f", "0.04221114f") -%}
 {#- pi / 4 as the sum of two floats with few bits, and the bits of pi / 2 and pi -#}
 {%- set EIGHTH_TURN, HALF_TURNS_BITS = ("0.7853985f", "-0.0000003198789f"), ("0x3fc90fdbu", "0x40490fdbu") -%}

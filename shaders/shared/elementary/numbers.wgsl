@@ -93,9 +93,9 @@ fn f32_join_odd(high: f32, low: f32, zero: u32) -> f32 {
 fn reciprocal_pair(high: f32, low: f32, zero: u32) -> vec2<u32> {
     let guess = bitcast<f32>(0x7ef311c7u - bitcast<u32>(high));
     let excess = f32_sealed(1.0f - f32_sealed(high * guess, zero), zero);
-    let inverse = f32_rough(guess + f32_sealed(guess * (excess + f32_sealed(excess * excess, zero)), zero));
+    let inverse = f32_rough(guess + f32_sealed(guess * (excess + f32_clamped(excess * excess)), zero));
     let e = f32_sealed(f32_sealed(1.0f - high * inverse, zero) - f32_sealed(low * inverse, zero), zero);
-    let change = inverse * (e + f32_sealed(e * e, zero));
+    let change = inverse * (e + f32_clamped(e * e));
     return vec2<u32>(bitcast<u32>(inverse), bitcast<u32>(change) ^ zero);
 }
 {% endif %}
