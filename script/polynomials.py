@@ -375,11 +375,11 @@ def text() -> str:
             "TAN_FLOATS",
             floats(fit_rounded(tangent, 0, 0.62, 6, lambda g: g, 3)),
         ),
-        "(arctanh(t) / t - 1) / g and (arcsinh(t) / t - 1) / g for g = t^2 <= 0.09, on floats": (
+        "(arctanh(t) / t - 1) / g and (1 - arcsinh(t) / t) / g with alternating signs for g = t^2 <= 0.09, on floats": (
             "ARCTANH_FLOATS, ARCSINH_FLOATS",
             floats(fit_rounded(after_first_term(mpmath.atanh), 0, 0.0901, 3, lambda g: g, 2))
             + ", "
-            + floats(fit_rounded(after_first_term(mpmath.asinh), 0, 0.0901, 3, lambda g: g, 2)),
+            + alternating([-value for value in fit_rounded(after_first_term(mpmath.asinh), 0, 0.0901, 3, lambda g: g, 2)]),
         ),
         "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (

@@ -60,9 +60,9 @@
 {#- (tan(r) / r - 1) / g on floats for g = r^2 <= 0.62 -#}
 {%- set TAN_FLOATS = ("0.33333352f", "0.13332583f", "0.054068655f", "0.021238582f", "0.010945622f", "-0.00004628099f",
     "0.004441872f") -%}
-{#- (arctanh(t) / t - 1) / g and (arcsinh(t) / t - 1) / g for g = t^2 <= 0.09, on floats -#}
-{%- set ARCTANH_FLOATS, ARCSINH_FLOATS = ("0.3333328f", "0.20005563f", "0.14104298f", "0.1339621f"), ("-0.16666658f",
-    "0.074990705f", "-0.044323593f", "0.025987396f") -%}
+{#- (arctanh(t) / t - 1) / g and (1 - arcsinh(t) / t) / g with alternating signs for g = t^2 <= 0.09, on floats -#}
+{%- set ARCTANH_FLOATS, ARCSINH_FLOATS = ("0.3333328f", "0.20005563f", "0.14104298f", "0.1339621f"), ("0.16666658f",
+    "0.074990705f", "0.044323593f", "0.025987396f") -%}
 {#- 2 / sqrt(pi) as a significand -#}
 {%- set TWO_OVER_ROOT_PI = "0x906eba82u" -%}
 {#- 1 / sqrt(3/2 + g) for |g| <= 1/2 -#}

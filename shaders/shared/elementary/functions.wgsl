@@ -303,11 +303,11 @@ fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let lost = f32_sealed(a - f32_sealed(sum - root_high, zero), zero) + bitcast<f32>(root.y);
     let whole = select(bitcast<u32>(sum), size + 0x800000u, large);
     let far = log_pair(log_corrected(log_split(whole, 0u), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
-    let g = f32_sealed(a * a, zero);
-{{ float_horner(ARCSINH_FLOATS, "g") }}
-    let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
+    let g = f32_clamped(a * a);
+{{ clamped_horner(ARCSINH_FLOATS, "g") }}
+    let bend = f32_clamped(f32_clamped(h0 * g) * a);
     let high = select(bitcast<f32>(far.x), a, near);
-    let low = select(bitcast<f32>(far.y), bend, near);
+    let low = select(bitcast<f32>(far.y), 0.0f - bend, near);
     let value = {{ joined(suffix, "high", "low", "zero") }};
     return bitcast<f32>(bitcast<u32>(value) | (bits & 0x80000000u));
 }
@@ -365,9 +365,9 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let ratio = bitcast<u32>(top + rest);
     let lost = f32_sealed(rest - f32_sealed(bitcast<f32>(ratio ^ zero) - top, zero), zero);
     let far = log_pair(log_corrected(log_split(ratio, 0u), ratio, lost));
-    let g = f32_sealed(a * a, zero);
-{{ float_horner(ARCTANH_FLOATS, "g") }}
-    let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
+    let g = f32_clamped(a * a);
+{{ clamped_horner(ARCTANH_FLOATS, "g", sign="+") }}
+    let bend = f32_clamped(f32_clamped(h0 * g) * a);
     let high = select(0.5f * bitcast<f32>(far.x), a, near);
     let low = select(0.5f * bitcast<f32>(far.y), bend, near);
     let value = {{ joined(suffix, "high", "low", "zero") }};
