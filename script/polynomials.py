@@ -379,7 +379,9 @@ def text() -> str:
             "ARCTANH_FLOATS, ARCSINH_FLOATS",
             floats(fit_rounded(after_first_term(mpmath.atanh), 0, 0.0901, 3, lambda g: g, 2))
             + ", "
-            + alternating([-value for value in fit_rounded(after_first_term(mpmath.asinh), 0, 0.0901, 3, lambda g: g, 2)]),
+            + alternating(
+                [-value for value in fit_rounded(after_first_term(mpmath.asinh), 0, 0.0901, 3, lambda g: g, 2)]
+            ),
         ),
         "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (

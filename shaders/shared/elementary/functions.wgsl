@@ -111,22 +111,21 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     }
 {% endif %}
     let a = bitcast<f32>(size);
-    let nearest = bitcast<u32>(f32_rough(a) * {{ LOG2_E_ROUGH }} + 12582912.0f);
-    let zero = nearest & 0x30000000u;
-    let rounded = {% if is_sinh %}select(nearest, 0x4b400000u, near){% else %}nearest{% endif %};
-    let k = bitcast<f32>(rounded ^ zero) - 12582912.0f;
+    let k = round({{ "select(a, 0.0f, near)" if is_sinh else "a" }} * {{ LOG2_E_FLOAT }});
+    let zero = bitcast<u32>(k) & 0xffffu;
+    let rounded = bitcast<u32>(k + 12582912.0f);
     let high = f32_sealed(a - k * {{ LN2_SHORT[0] }}, zero);
-    let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
+    let low = f32_clamped(k * {{ LN2_SHORT[1] }});
     let r = f32_sealed(high - low, zero);
-    let g = f32_sealed(r * r, zero);
-{{ float_horner(COSH_FLOATS, "g", "even") }}
-{{ float_horner(SINH_FLOATS, "g", "odd") }}
-    let even = f32_sealed(even0 * g, zero);
-    let odd = f32_sealed(f32_sealed(odd0 * g, zero) * r, zero);
+    let g = f32_clamped(r * r);
+{{ clamped_horner(COSH_FLOATS, "g", "even", "+") }}
+{{ clamped_horner(SINH_FLOATS, "g", "odd", "+") }}
+    let even = f32_clamped(even0 * g);
+    let odd = f32_sealed(f32_clamped(odd0 * g) * r, zero);
     let inverse = bitcast<f32>(max(0x3f800000i - (bitcast<i32>(rounded << 23u) << 1u), 0i));
 {% if is_sinh %}
     let base = f32_sealed(1.0f - inverse, zero);
-    let base_low = f32_sealed(f32_sealed(1.0f - base, zero) - inverse, zero);
+    let base_low = f32_sealed(f32_clamped(1.0f - base) - inverse, zero);
     let first = select(high, high + high, near);
     let opposite = f32_sealed(f32_sealed(odd - even, zero) + select(r, 0.0f, near), zero);
 {% else %}
