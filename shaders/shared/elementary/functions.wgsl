@@ -452,9 +452,42 @@ fn erf_limit{{ suffix }}(bits: u32) -> f32 {
 {#- ----- Functions of two arguments, roots and quotients -#}
 {% if "f32_hypot" in helpers %}
 
+// The root of the sum of two squares, without the exponent of the larger number. The squares of 12 bits are exact. The
+// root has 12 bits, by a guess of its reciprocal to 4 %, and a remainder.
 fn f32_hypot(a: f32, b: f32) -> f32 {
     let first = bitcast<u32>(a) & 0x7fffffffu;
     let second = bitcast<u32>(b) & 0x7fffffffu;
+    let high = max(first, second);
+    let low = min(first, second);
+    if ((low < 0x800000u) | (high >= 0x7f000000u) | (high - low >= 0x1e000000u)) {
+        return hypot_limit(first, second);
+    }
+    let unit = (high & 0x7f800000u) - 0x3f800000u;
+    let h = bitcast<f32>(high - unit);
+    let l = bitcast<f32>(low - unit);
+    let zero = bitcast<u32>(h + 12582912.0f) & 0x30000000u;
+    let h_rough = f32_rough(h);
+    let l_rough = f32_rough(l);
+    let square = h_rough * h_rough;
+    let sum = f32_sealed(square + l_rough * l_rough, zero);
+    let lost = f32_sealed(l_rough * l_rough - f32_sealed(sum - square, zero), zero);
+    let more = f32_clamped(f32_clamped((h - h_rough) * (h + h_rough)) + f32_clamped((l - l_rough) * (l + l_rough)));
+    let tail = f32_sealed(more + lost, zero);
+    let radicand = f32_sealed(sum + tail, zero);
+    let guess = bitcast<f32>(0x5f3759dfu - (bitcast<u32>(radicand) >> 1u));
+    let excess = f32_sealed(1.0f - f32_sealed(radicand * f32_sealed(guess * guess, zero), zero), zero);
+    let factor = f32_sealed(excess * (0.5011f + f32_sealed(0.375f * excess, zero)), zero);  // (1 - e)^(-1/2) - 1
+    let inverse = f32_sealed(guess + f32_sealed(guess * factor, zero), zero);
+    let root = bitcast<f32>((bitcast<u32>(radicand * inverse) + 0x800u) & 0xfffff000u);
+    let rest = f32_sealed(f32_sealed(sum - root * root, zero) + tail, zero);
+    let computed = root + f32_sealed(rest * (0.5f * inverse), zero);
+    return bitcast<f32>(bitcast<u32>(computed) + unit);
+}
+{% endif %}
+{% if "hypot_limit" in helpers %}
+
+// The same in integers, for zeros, subnormal numbers, infinity, NaN, and numbers that are large or far apart.
+fn hypot_limit(first: u32, second: u32) -> f32 {
     let high = scaled_from_bits(max(first, second));
     let low = scaled_from_bits(min(first, second));
     let root = scaled_root(scaled_add(scaled_multiply(high, high), scaled_multiply(low, low)));
