@@ -22,4 +22,5 @@
 {% include "shared/elementary/parts.wgsl" %}
 {% include "shared/elementary/angles.wgsl" %}
 {% include "shared/elementary/functions.wgsl" %}
+{% include "shared/elementary/roots.wgsl" %}
 {% include "shared/elementary/complex.wgsl" %}
