@@ -47,9 +47,29 @@ fn hypot_limit(first: u32, second: u32) -> f32 {
 {% endif %}
 {% if "f32_sqrt" in helpers %}
 
-// The driver's root is a guess. Steps on the exact remainder make it the nearest float, if it is within 8 units.
+// The driver's root is a guess. An exact remainder makes it the nearest float, if it is within 8 units.
 fn f32_sqrt(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
+    if (bits - 0x800000u >= 0x7f000000u) {
+        return sqrt_limit(bits);
+    }
+    let significand = ((bits & 0x7fffffu) | 0x800000u) << ((~bits >> 23u) & 1u);
+    let square = significand << 23u;
+    let guess = u32(sqrt(f32(bitcast<i32>(significand)) * 8388608.0f));
+    let first = bitcast<i32>(square - guess * guess);
+    let inverse = bitcast<f32>(0x7e7311c7u - bitcast<u32>(f32(bitcast<i32>(guess))));  // 1 / (2 guess), to 5 %
+    let next = guess + bitcast<u32>(i32(f32(first) * inverse));
+    let rest = bitcast<i32>(square - next * next);  // from -3 to 3 times the root
+    let up = select(0u, 1u, rest > bitcast<i32>(next));
+    let down = select(0u, 1u, rest <= 0i - bitcast<i32>(next));
+    let exponent = ((bits >> 23u) + 125u) >> 1u;
+    return bitcast<f32>((exponent << 23u) + next + up - down);
+}
+{% endif %}
+{% if "sqrt_limit" in helpers %}
+
+// The same for zeros, negative and subnormal numbers, infinity and NaN.
+fn sqrt_limit(bits: u32) -> f32 {
     let a = scaled_from_bits(bits);
     let significand = (a.x >> 8u) << (a.y & 1u);
     let square = significand << 23u;
