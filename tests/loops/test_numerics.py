@@ -372,3 +372,26 @@ def test_scaled_constants(dtype: Any) -> None:
             nodes = scale_node(graph, graph.constant(value, scalar_of(np.dtype(dtype))))
             for node, wanted in zip(nodes, scale_number(np.array(value)), strict=True):
                 assert_same(np.asarray(node.value), np.asarray(wanted), value)
+
+
+GROWTH: dict[str, Any] = {
+    "interest": lambda h, x: h + F(0.004) * h,
+    "interest and payments": lambda h, x: h + F(0.004) * h + x,
+    "factor": lambda h, x: F(1.004) * h,
+    "factor above 1 that leaves its range soon": lambda h, x: F(1.2) * h if x < 1 else h,
+    "slow decay": lambda h, x: h + F(1e-4) * (x - h),
+    "reset": lambda h, x: np.where(x > 0.999, x, h - F(1e-4) * h),
+    "kept": lambda h, x: np.where(x > 0.5, h, F(1.004) * h + x),
+}
+
+
+@pytest.mark.parametrize("name", GROWTH)
+def test_powers_of_a_constant_near_1_are_as_accurate_as_the_loop(name: str, device: gs.Device) -> None:
+    """Without care, each step has the same rounding error, so that they add up to 2e-4."""
+    n = 450 if "leaves" in name else 3000
+    x = np.random.default_rng(4).random(n).astype(F)
+    wanted, h = [], np.float64(1)
+    for value in x.astype(np.float64):
+        h = GROWTH[name](h, value)
+        wanted.append(h)
+    np.testing.assert_allclose(gs.loop(GROWTH[name], F(1), x, device=device).ys, wanted, rtol=1e-5)

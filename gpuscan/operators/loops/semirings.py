@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache, reduce
 from typing import Any
 
@@ -21,6 +22,7 @@ from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.operators.adjoint import ONE, ZERO, Pattern, pattern_of
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.loops import polynomials
 from gpuscan.operators.loops.stage import (
     Composition,
     LoopStage,
@@ -38,6 +40,10 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.traced_array import Number
 
+# Stands for an exponent of factors near 1.
+_NEAR = 2**30
+# Constant factors from 1 less this are near 1, and up to 1 plus that. Powers of smaller ones vanish before errors grow.
+_NEAR_BELOW, _NEAR_ABOVE = 1 / 128, 1 / 4
 # How many powers of a matrix have their structures compared. Only larger matrices have longer periods.
 _MAX_POWERS = 64
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
@@ -463,6 +469,33 @@ class ScaledMaps(Composition):
 
 
 @dataclass(frozen=True)
+class NearOneMaps(ScaledMaps):
+    """The same for one constant factor near 1, whose powers would have the same rounding error at each step.
+
+    While a factor is near 1, its difference from 1 is kept in its place, and `_NEAR` in the place of the exponent. The
+    product of ``1 + e1`` and ``1 + e2`` has the difference ``e1 + e2 + e1 e2``, which is rounded by far less.
+    """
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
+        near = [numbers[1] == np.full_like(numbers[1], _NEAR) for numbers in (left, right)]
+        one, zero = np.ones_like(right[0]), np.zeros_like(right[1])
+        whole = [
+            (np.where(is_near, one + numbers[0], numbers[0]), np.where(is_near, zero, numbers[1]))
+            for is_near, numbers in zip(near, (left, right), strict=True)
+        ]
+        factor, exponent = rescale_product(*whole)
+        difference = left[0] + right[0] + left[0] * right[0]
+        stays = near[0] & near[1] & (np.abs(difference) <= one / 2)
+        product = np.where(near[1], left[2] + right[0] * left[2], multiply_scaled(*whole[1], left[2]))
+        keeps = (whole[1][0] == one) & (whole[1][1] == zero)
+        return [
+            np.where(stays, difference, factor),
+            np.where(stays, left[1], exponent),
+            self._add(left[2], product, keeps, right[2]),
+        ]
+
+
+@dataclass(frozen=True)
 class ProductMaps(Composition):
     """Maps h -> a h of one float, as a factor and an exponent. No shift of 0 meets a factor that is infinite.
 
@@ -539,6 +572,13 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> LoopStage:
     (weight,) = form.weights.values()
     composition: Composition = ScaledMaps(type(semiring))
     shift = forms.whole_shift(form)
+    difference = _difference_from_one(part, part.results[0]) if semiring.class_name == "affine" else None
+    if difference is not None:
+        wide = semiring.calculus.wide
+        maps = NearOneMaps(type(semiring), loses_infinities(part, form.constant))
+        near = semiring.graph.constant(_NEAR, INT32)
+        terms = (wide(difference), near, wide(semiring.zero(weight) if shift is None else shift))
+        return LoopStage(semiring.class_name, semiring.law, part.state_indices, terms, form.constant, maps)
     numbers: tuple[Node, ...] = ()
     if form.shift is None and semiring.class_name == "affine":
         composition = ProductMaps()
@@ -554,6 +594,35 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> LoopStage:
     return LoopStage(
         semiring.class_name, semiring.law, part.state_indices, (*scaled, *numbers), form.constant, composition, plain
     )
+
+
+def _difference_from_one(part: StepPart, node: Node) -> Node | None:
+    """Return how much the factor of the state in a number differs from 1; None if it is no constant near 1.
+
+    np.where may choose between such numbers. The difference is exact if 1 is a term of its own, as in h + 0.004 * h.
+    """
+    graph, state = part.graph, part.states[0]
+    if node.op == "select" and not part.varies(node.args[0]):
+        sides = [_difference_from_one(part, arg) for arg in node.args[1:] if part.varies(arg)]
+        if any(side is None for side in sides):
+            return None
+        return graph.select(node.args[0], sides[0], sides[-1]) if len(sides) > 1 else sides[0]  # type: ignore[arg-type]
+    polynomial = polynomials.add(polynomials.polynomial_of(node), {((state.index, 1),): Fraction(1)}, -1)
+    total = graph.constant(0, node.scalar)
+    for monomial, coefficient in polynomial.items():
+        powers = dict(monomial)
+        power = powers.pop(state.index, 0)
+        numbers = [graph.nodes[index] for index, count in powers.items() for _ in range(count)]
+        if power > 1 or any(part.varies(number) for number in numbers):
+            return None
+        if power:
+            term = graph.constant(float(coefficient), node.scalar)
+            total = part.calculus.add(total, reduce(part.calculus.times, numbers, term))
+    return total if total.is_constant and total.reveal(_is_near) else None
+
+
+def _is_near(difference: Any) -> bool:
+    return bool(-_NEAR_BELOW <= difference <= _NEAR_ABOVE)
 
 
 def _sparse_classes(
