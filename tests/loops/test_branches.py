@@ -209,7 +209,7 @@ def many(n: Any, x: Any) -> Any:
         (while_above, F(0), r"64 of them on one way(.|\n)*while n > x:"),
         (many, I(0), r"more than 256 ways(.|\n)*if x > k:"),
         (lambda c, x: c if x > 0 else (c, x, x), (I(0), I(0)), "a tuple of 3 where a condition does not hold"),
-        (lambda h, x: h - x if h > 1 else h + x, F(0), r"np\.where with a condition that depends on the carry"),
+        (lambda h, x: h - x if h > 1 else h + x, F(0), r"choice of Python \(if, .*\) with a condition that depends on"),
     ],
 )
 def test_what_conditions_cannot_do_is_said_with_its_line(step: Any, init: Any, message: str) -> None:

@@ -38,6 +38,13 @@ def test_a_condition_on_the_carry_is_named_once() -> None:
         gs.loop_form(lambda s, x: np.where(s > 1, s - x, s + x), F(0), NUMBERS)
 
 
+def test_a_condition_on_the_carry_is_told_which_conditions_have_a_form() -> None:
+    with pytest.raises(gs.LoopError, match=r"such as x & 127, bounds its steps.*method=\"sequential\""):
+        gs.loop_form(lambda s, x: np.where(s + x >= 100, s + x - 100, s + x), I(0), INTEGERS)
+    found = gs.loop_form(lambda s, x: np.where(s + (x & 31) >= 100, s + (x & 31) - 100, s + (x & 31)), I(0), INTEGERS)
+    assert found.kind == "affine"
+
+
 def oscillate(c: Any, u: Any) -> Any:
     return c[0] + F(0.01) * c[1], c[1] + F(0.01) * ((1 - c[0] * c[0]) * c[1] - c[0] + u)
 

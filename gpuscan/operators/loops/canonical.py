@@ -76,7 +76,7 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
         # Messages name the line and the function of the node that was rewritten.
         for made in graph.nodes[before:]:
             graph.lines[made.index] = graph.lines.get(node.index, "")
-            graph.names[made.index] = "where" if node.op == "select" else graph.names.get(node.index, "")
+            graph.names[made.index] = graph.names.get(node.index, "") or ("where" if node.op == "select" else "")
     return [rewritten[node] for node in results]
 
 

@@ -292,14 +292,20 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
         heavier = [other for other in reachable(part.results) if part.varies(other) and _weight(part, other)]
         node, why = (heavier[0], "") if heavier else (node, why)
     # A ufunc may also be written as choices.
-    is_where = node.op == "select" and part.graph.names.get(node.index, "where") in ("", "where")
+    is_where = node.op == "select" and part.graph.names.get(node.index, "where") in ("", "where", "if")
     chooses = is_where and part.varies(node.args[0])
     spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
     told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
-    advice = (
-        "Write it with operations of one of the classes in gpuscan.loop's documentation, or pass "
-        'method="sequential" to gpuscan.loop'
-    )
+    advice = "Write it with operations of one of the classes in gpuscan.loop's documentation, or pass "
+    if chooses:
+        advice = (
+            "A choice by the carry has a form if it is a bound, as np.maximum, np.minimum and np.clip are, or if the "
+            f"carry takes at most {finite_state.MAX_STATES} values"
+        )
+        if any(n.scalar.kind in ("signed", "unsigned") for n in part.states):
+            advice += ", or if a counter wraps or stops and a mask or the dtype of x, such as x & 127, bounds its steps"
+        advice += ". Write it so, or pass "
+    advice += 'method="sequential" to gpuscan.loop'
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
     if several:
@@ -320,6 +326,8 @@ def spell(graph: Graph, node: Node) -> str:
         "complex": "a complex number of its parts (such as np.conj)",
     }
     called = graph.names.get(node.index)
+    if called == "if":
+        return "a choice of Python (if, and, or, min, max; traced as np.where)"
     if called and called != node.op:
         return f"np.{called}"
     if node.op == "view":

@@ -350,7 +350,7 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
                 before = len(graph.nodes)
                 value = _choose(graph, condition, value, other, line)
                 for node in graph.nodes[before:]:
-                    graph.lines[node.index], graph.names[node.index] = line, "where"
+                    graph.lines[node.index], graph.names[node.index] = line, "if"
             return value
 
         return follow([])
