@@ -184,6 +184,19 @@ def health(h: Any, x: Any) -> Any:
     return h if h == 0 else min(max(h + x, 0), 100)
 
 
+def backlash(h: Any, x: Any) -> Any:
+    if h < x - F(0.5):
+        return x - F(0.5)
+    return x + F(0.5) if h > x + F(0.5) else h
+
+
+def percolate(s: Any, x: Any) -> Any:
+    s = s + x[0]
+    run_off = F(0.2) * s
+    lost = np.minimum(s - run_off, x[1])
+    return s - run_off - lost, lost
+
+
 def log_sum(h: Any, x: Any) -> Any:
     h = h + x[1]
     m = np.maximum(h, x[0])
@@ -319,6 +332,9 @@ CASES = [
     Case("floor under a mean", "clamp", lambda h, x: np.maximum(h + F(0.1) * (x - h), F(0.05)), F(0), "positive"),
     Case("stock that may run out", "max-plus", lambda s, x: np.where(s < x, 0, s - x), I(900), "j"),
     Case("credit up to a limit", "min-plus", lambda s, x: np.where(s + x >= 9, 9, s + x), F(0), "positive"),
+    Case("backlash", "clamp", backlash, F(0), "x"),
+    Case("percolation", "clamp", percolate, F(3), "positive unit"),
+    Case("store that spills", "clamp", lambda s, x: F(0.9) * s + x - np.maximum(F(0.9) * s + x - 4, 0), F(1), "x"),
     # Logarithms
     Case("log of a sum of weights", "log-plus", lambda h, x: np.logaddexp(h + x[0], x[1]), F(0), "u x"),
     Case("log of a sum that begins with nothing", "log-plus", lambda h, x: np.logaddexp(h, x), F(-np.inf), "x"),

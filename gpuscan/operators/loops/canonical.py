@@ -1,7 +1,8 @@
 """Rewrite operations of a step as operations that the classes of loops know, where the results are the same.
 
 - A clamp by comparisons, ``np.where(y < low, low, np.where(y > high, high, y))``, is ``np.clip(y, low, high)`` for
-  numbers with ``low <= high``. It keeps NaN as well.
+  numbers with ``low <= high``. That holds for constants, and for sums of one number and constants, such as ``x - 1``
+  and ``x + 1``. It keeps NaN as well.
 - A shift register, ``(s << k) | x`` with x from 0 to 2**k - 1, is ``(s << k) + x``: the lowest k bits of the shifted
   number are 0.
 - ``m + np.log(np.exp(u - m) + np.exp(v - m))`` with ``m = np.maximum(u, v)``, and
@@ -10,12 +11,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import Graph, Node, is_nan, reachable
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
+from gpuscan.operators.loops import polynomials
 from gpuscan.operators.loops.intervals import Interval, intervals_of
 
 _LESS = ("less", "less_equal")
@@ -28,7 +32,7 @@ class _Bound:
 
     Attributes:
         low: True for a bound from below.
-        limit: the bound, a constant.
+        limit: the bound, which does not depend on the states.
         chosen: True if the number itself is compared, without the bounds inside.
     """
 
@@ -53,14 +57,14 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
     bounded: dict[Node, _Bounded] = {}
     rewritten: dict[Node, Node] = {}
     for node in order:
-        bounded[node], rewritten[node] = _bounds_of(node, bounded), node
+        bounded[node], rewritten[node] = _bounds_of(node, bounded, varying), node
         if not any(arg.index in varying for arg in node.args):
             continue
         varying.add(node.index)
         limits = _limits(bounded[node])
         before = len(graph.nodes)
         if node.op == "select" and limits is not None:
-            low, high = limits
+            low, high = _passing_over_nan(graph, *limits)
             new = rewritten[bounded[node].base]
             new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
             new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
@@ -114,7 +118,19 @@ def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:
     return False
 
 
-def _bounds_of(node: Node, bounded: Mapping[Node, _Bounded]) -> _Bounded:
+def _passing_over_nan(graph: Graph, low: Node | None, high: Node | None) -> tuple[Node | None, Node | None]:
+    """Return bounds that do not bound where they are NaN, as comparisons with NaN do not hold."""
+    limits = []
+    for limit, nothing in ((low, -np.inf), (high, np.inf)):
+        number = limit
+        if limit is not None and limit.scalar.kind == "float" and not limit.is_constant:
+            is_missing = graph.apply("isnan", (limit,), BOOL)
+            number = graph.select(is_missing, graph.constant(nothing, limit.scalar), limit)
+        limits.append(number)
+    return limits[0], limits[1]
+
+
+def _bounds_of(node: Node, bounded: Mapping[Node, _Bounded], varying: Set[int]) -> _Bounded:
     """Return the bounds that a node applies to a number."""
     alone = _Bounded(node, ())
     if node.scalar.kind not in ("signed", "unsigned", "float"):
@@ -127,11 +143,11 @@ def _bounds_of(node: Node, bounded: Mapping[Node, _Bounded]) -> _Bounded:
     if node.op == "select" and node.args[0].op in (*_LESS, *_GREATER):
         condition, yes, no = node.args
         first, second = condition.args
-        limit, number = (first, second) if first.is_constant else (second, first)
+        limit, number = (second, first) if first.index in varying else (first, second)
         # The limit is taken where the comparison holds. For floats, NaN would make a difference otherwise.
         takes = yes is limit or (no is limit and node.scalar.kind != "float")
         inner = bounded[no if yes is limit else yes]
-        if limit.is_constant and takes and inner.base is number:
+        if limit.index not in varying and takes and inner.base is number:
             below = (condition.op in _LESS) == (limit is second)
             return _Bounded(number, (*inner.bounds, _Bound(below == (yes is limit), limit, True)))
     return alone
@@ -145,18 +161,27 @@ def _limits(bounded: _Bounded) -> tuple[Node | None, Node | None] | None:
     high: Node | None = None
     for bound in bounded.bounds:
         limit = bound.limit
-        if limit.reveal(is_nan):
+        others = [other for other in (low, high) if other is not None]
+        if (limit.is_constant and limit.reveal(is_nan)) or any(_is_less(limit, other) is None for other in others):
             return None
         # A chosen limit between the bounds inside is a bound as well. Another one would be undone by them.
-        if bound.chosen and ((low and limit.reveal(_is_below, low)) or (high and high.reveal(_is_below, limit))):
+        if bound.chosen and ((low and _is_less(limit, low)) or (high and _is_less(high, limit))):
             return None
         if bound.low:
-            low = limit if low is None or low.reveal(_is_below, limit) else low
-            high = limit if high is not None and high.reveal(_is_below, limit) else high
+            low = limit if low is None or _is_less(low, limit) else low
+            high = limit if high is not None and _is_less(high, limit) else high
         else:
-            high = limit if high is None or limit.reveal(_is_below, high) else high
-            low = limit if low is not None and limit.reveal(_is_below, low) else low
+            high = limit if high is None or _is_less(limit, high) else high
+            low = limit if low is not None and _is_less(limit, low) else low
     return low, high
+
+
+def _is_less(limit: Node, other: Node) -> bool | None:
+    """Return True if a limit is below another one, and None if that is not known."""
+    if limit.is_constant and other.is_constant:
+        return limit.reveal(_is_below, other)
+    difference = polynomials.difference(limit, other)
+    return difference.get((), 0) < 0 if set(difference) <= {()} else None
 
 
 def _is_below(value: Any, other: Any) -> bool:

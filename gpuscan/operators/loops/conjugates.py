@@ -2,7 +2,7 @@
 
 Law: ``h[t] = p(f(q(h[t-1])))``, where f is a map of some class, and q undoes p: the square and the square root, the
 logarithm and the exponential, the exponential and the logarithm, or the last two of ``np.expm1`` and ``np.log1p``.
-A map is that of f, for the state ``u = q(h)``. Composition and identity are those of the class of f. Proof: ``q(p(u))``
+A map is a map f of that class, for the state ``u = q(h)``, with its composition and identity. Proof: ``q(p(u))``
 is u, so ``p(f2(q(p(f1(q(h)))))) = p((f2 f1)(q(h)))``.
 
 That holds for all u that f gives, if p takes all of them: a square root needs a number that is not negative, which must
@@ -136,7 +136,7 @@ class _Change:
         return self.calculus.call(self.inner, node)
 
     def _inside(self, node: Node) -> Node:
-        """Return a node with the state in the place of q of the state, of which alone it is a function."""
+        """Return a node that depends on q of the state alone, with the state in its place."""
         if self.inner == "square":
             return self._square(node)
         inner = self.calculus.call(self.inner, self.state)

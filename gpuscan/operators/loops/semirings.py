@@ -470,7 +470,7 @@ class ScaledMaps(Composition):
 
 @dataclass(frozen=True)
 class NearOneMaps(ScaledMaps):
-    """The same for one constant factor near 1, whose powers would have the same rounding error at each step.
+    """The same for one constant factor near 1. Its powers would have the same rounding error at each step.
 
     While a factor is near 1, its difference from 1 is kept in its place, and `_NEAR` in the place of the exponent. The
     product of ``1 + e1`` and ``1 + e2`` has the difference ``e1 + e2 + e1 e2``, which is rounded by far less.

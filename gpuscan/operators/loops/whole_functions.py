@@ -26,6 +26,8 @@ Here t is the state, or a sum of the state and a number of the input. The window
 
 Sums are taken not to overflow, as the contract of integers says. A condition on the input, such as in
 ``np.where(flag & (h > 0), h - 1, h)``, is tried in both ways first, so that each function is one of integers alone.
+
+Of floats, only these conditions and terms that cancel are written in another way.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def find_shapes(part: StepPart) -> Inner | None:
         return None
     tree = _decide(part, part.results[0], _MAX_CONDITIONS)
     if part.states[0].scalar.kind not in _INTEGERS:
-        result = _join(part.graph, tree, {})
+        result = _join(part.graph, tree, {leaf: _cancel(part.graph, leaf) for leaf in _leaves(tree)})
         return None if result is part.results[0] else _with(part, result, {}, (None, None))
     functions = _Functions(part, _leaves(tree))
     shapes = functions.shapes()
@@ -143,6 +145,26 @@ def _join(graph: Graph, tree: _Tree, replacements: Mapping[Node, Node]) -> Node:
     if isinstance(tree, Node):
         return replacements.get(tree, tree)
     return graph.select(tree[0], *(_join(graph, side, replacements) for side in tree[1:]))
+
+
+def _cancel(graph: Graph, result: Node) -> Node:
+    """Return a result with ``np.maximum(u - c, 0)`` for ``u - np.minimum(u, c)``, and the like."""
+    new: dict[Node, Node] = {}
+    for node in reachable([result]):
+        args = [new.get(arg, arg) for arg in node.args]
+        if node.op == "subtract" and args[1].op in ("minimum", "maximum"):
+            number, extremum = args
+            zero = graph.constant(0, node.scalar)
+            opposite = "minimum" if extremum.op == "maximum" else "maximum"
+            for one, other in (extremum.args, extremum.args[::-1]):
+                if one is number:
+                    rest = graph.apply("subtract", (number, other), node.scalar)
+                    new[node] = graph.apply(opposite, (rest, zero), node.scalar)
+                elif one is zero and other.op == "subtract" and other.args[0] is number:
+                    new[node] = graph.apply(opposite, (number, other.args[1]), node.scalar)
+        if node not in new and args != list(node.args):
+            (new[node],) = copy_nodes([node], graph, dict(zip(node.args, args, strict=True)))
+    return new.get(result, result)
 
 
 # ----- Functions of one integer
