@@ -62,7 +62,7 @@ def modulate(c: Any, x: Any) -> Any:
 
 def shift_words(c: Any, x: Any) -> Any:
     mixed = c[0] ^ (c[0] << 11)
-    return c[1], c[1] ^ (c[1] >> 19) ^ mixed ^ (mixed >> 8)
+    return c[1], c[2], c[2] ^ (c[2] >> 19) ^ mixed ^ (mixed >> 8)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def shift_words(c: Any, x: Any) -> Any:
         (oscillate, (F(1), F(0)), NUMBERS, r"np\.multiply \(a product\) on the carry"),
         (heat, (F(20), np.False_), NUMBERS, r"np\.less on the carry(.|\n)*temperature < 19"),
         (modulate, I(0), INTEGERS, r"np\.greater_equal on the carry(.|\n)*>= 256"),
-        (shift_words, (np.uint32(1), np.uint32(2)), INTEGERS, r"np\.bitwise_xor mixes bits of several numbers"),
+        (shift_words, (np.uint32(1),) * 3, INTEGERS, r"np\.bitwise_xor mixes bits of several numbers, 96 in all"),
     ],
 )
 def test_a_refusal_names_what_a_sum_is_taken_of(step: Any, init: Any, x: Any, message: str) -> None:
@@ -120,7 +120,7 @@ def test_missing_arguments_are_asked_for() -> None:
 
 def test_a_refusal_without_an_operation_quotes_the_step() -> None:
     def register(r: Any, x: Any) -> Any:
-        return np.append(r[1:], r[0] ^ x)
+        return np.append(r[1:], (r[0] & r[1]) ^ x)
 
     with pytest.raises(gs.LoopError, match=r"256 different values(.|\n)*def register"):
         gs.loop_form(register, np.zeros(8, bool), np.zeros(9, bool))

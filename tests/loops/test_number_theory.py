@@ -54,6 +54,15 @@ def register(s: Any, _: Any) -> Any:
     return (s >> 1) | (bit << 15), bit
 
 
+def shift_words(c: Any, x: Any) -> Any:
+    mixed = c[0] ^ (c[0] << 11)
+    return (c[1], c[1] ^ (c[1] >> 19) ^ mixed ^ (mixed >> 8) ^ x), c[0] + c[1]
+
+
+def shift_bits(c: Any, x: Any) -> Any:
+    return np.append(c[1:], c[0] ^ c[3] ^ x)
+
+
 MODULAR = {
     "adler": (adler, (U(1), U(0)), BYTES),
     "fletcher": (lambda c, x: (((c[0] + x) % 255, (c[1] + (c[0] + x) % 255) % 255), c[1]), (I(0), I(0)), BYTES),
@@ -77,6 +86,10 @@ COUNTERS = {
     "down from 0": (lambda n, x: np.where(n == 0, 99, n - 1), I(50), FLAGS),
 }
 LINEAR = {
+    "two words": (shift_words, (U(1), U(2)), BYTES),
+    "an array of bits": (shift_bits, np.arange(9) % 2 > 0, FLAGS),
+    "bits as integers": (shift_bits, np.arange(9, dtype=I) % 2, FLAGS),
+    "a word and a flag": (lambda c, x: (((c[0] << 1) | c[1]) ^ x, (c[0] >> 7) > 0), (np.uint8(1), np.True_), BYTES),
     "CRC-32": (lambda c, x: crc(8, 0xEDB88320, c, x), U(0xFFFFFFFF), BYTES),
     "CRC-16": (lambda c, x: crc(8, 0xA001, c, x), np.uint16(0), BYTES),
     "xorshift": (lambda s, x: xorshift(s, (13, 17, 5)), U(2463534242), BYTES),

@@ -1,8 +1,9 @@
-"""Maps that are linear in the bits of an integer: h -> M h ^ b, as shift registers and cyclic redundancy checks have.
+"""Maps that are linear in the bits of integers: h -> M h ^ b, as shift registers and cyclic redundancy checks have.
 
 Law: ``h[t] = M h[t-1] ^ b[t]`` over the field of two elements, where M is one matrix for all steps. Shifts, ``^``, and
 ``&`` and ``|`` with constants are such maps, and so is ``np.where(bit, h ^ k, h)`` with a bit of h and a constant k.
-``np.where`` with a condition on x may also keep the state, or reset it.
+``np.where`` with a condition on x may also keep the state, or reset it. The state may be several numbers, which have up
+to 64 bits in all.
 
 A composition of n steps is ``M**n h ^ b``. A map is (g, b) with g a polynomial such that ``g(M)`` is that power of M,
 modulo the minimal polynomial of M. Composition, first (g1, b1), then (g2, b2): ``(g2 g1, g2(M) b1 ^ b2)``. Identity:
@@ -58,23 +59,23 @@ class LinearBits(Composition):
 
     Attributes:
         dtype: the name of the dtype of g and b.
-        state_dtype: the name of the dtype of the state.
+        state_dtypes: the name of the dtype of each number of the state.
         degree: the degree of the minimal polynomial.
         polynomial: that polynomial without its highest term.
         bottoms: the lowest bit of each subspace, as one number.
         feedbacks: the highest bit of each subspace, and the bits that follow from it by a multiplication with M.
-        encoding: for bits of the state, the coordinates.
-        decoding: for each coordinate, the bits of the state.
+        encoding: for each number of the state, and bits of it, the coordinates.
+        decoding: for each number of the state, and for each coordinate, the bits of the number.
     """
 
     dtype: str
-    state_dtype: str
+    state_dtypes: tuple[str, ...]
     degree: int
     polynomial: int
     bottoms: int
     feedbacks: tuple[tuple[int, int], ...]
-    encoding: tuple[tuple[int, int], ...]
-    decoding: tuple[int, ...]
+    encoding: tuple[tuple[tuple[int, int], ...], ...]
+    decoding: tuple[tuple[int, ...], ...]
 
     @property
     def power(self) -> int:
@@ -104,17 +105,23 @@ class LinearBits(Composition):
                 product = product ^ (_spread(b, top) & _like(b, bits))
         return product
 
-    def encode(self, state: Number) -> Number:
+    def encode(self, *state: Number) -> Number:
         """Return the coordinates of a state."""
-        return _matrix_product(state.astype(np.dtype(self.dtype)), self.encoding)
+        parts = [
+            _matrix_product(number.astype(np.dtype(self.dtype)), columns)
+            for number, columns in zip(state, self.encoding, strict=True)
+        ]
+        return reduce(np.bitwise_xor, parts)
 
     def start(self, state: Numbers) -> list[Number]:
-        coordinates = self.encode(state[0])
+        coordinates = self.encode(*state)
         return [np.zeros_like(coordinates), coordinates]
 
     def state(self, numbers: Numbers) -> list[Number]:
-        decoded = _matrix_product(numbers[1], list(enumerate(self.decoding)))
-        return [decoded.astype(np.dtype(self.state_dtype))]
+        return [
+            _matrix_product(numbers[1], list(enumerate(bits))).astype(np.dtype(dtype))
+            for bits, dtype in zip(self.decoding, self.state_dtypes, strict=True)
+        ]
 
 
 def _like(number: Number, value: int) -> Number:
@@ -179,7 +186,8 @@ class _Forms(NodeForms[_Form]):
         if node.scalar.kind not in ("bool", *_INTEGERS):
             raise LeavesClassError(node, rank=-1)
         if op == "input":
-            return _Form({bit: 1 << bit for bit in _places(self.used)}, None, 0)
+            start = _starts(part)[part.number_of(node)]
+            return _Form({start + bit: 1 << bit for bit in _places(self.used >> start & ones)}, None, 0)
         if op in ("bitwise_xor", "logical_xor"):
             return self._sum(node, self.of(args[0]), self.of(args[1]))
         if op == "not_equal" and args[0].scalar == BOOL:
@@ -409,18 +417,24 @@ def _from_bits(bits: int, scalar: Scalar) -> int | bool:
 # ----- Stages
 
 
+def _starts(part: StepPart) -> list[int]:
+    """Return where each number begins in the bits of the whole state."""
+    widths = [_all_ones(node.scalar).bit_length() for node in part.states]
+    return [sum(widths[:number]) for number in range(len(widths))]
+
+
 @dataclass(frozen=True, eq=False)
 class _Case:
     """The map where some conditions on x are met, and others not.
 
     Attributes:
         columns: the matrix; None if the map is constant.
-        shift: what does not depend on the state.
-        bits: the bits that the result may have.
+        shifts: for each number, what does not depend on the state.
+        bits: the bits that the results may have.
     """
 
     columns: Mapping[int, int] | None
-    shift: Node
+    shifts: tuple[Node, ...]
     bits: int
 
 
@@ -430,17 +444,22 @@ _Tree = _Case | tuple[Node, "_Tree", "_Tree"]
 
 def _cases(part: StepPart, used: int, decided: Mapping[int, bool]) -> _Tree:
     forms = _Forms(part, used, decided)
-    result = part.results[0]
     try:
-        form = forms.of(result)
+        forms_of_results = [forms.of(result) for result in part.results]
     except _OpenConditionError as error:
         if 2 ** (len(decided) + 1) > _MAX_CASES:
-            raise LeavesClassError(result, "chooses between too many maps") from None
+            raise LeavesClassError(part.results[0], "chooses between too many maps") from None
         at = error.condition.index
         met, unmet = (_cases(part, used, {**decided, at: value}) for value in (True, False))
         return error.condition, met, unmet
-    bits = forms.bits_of(form)
-    return _Case(form.columns or None, forms.whole(form, result.scalar), bits)
+    columns: dict[int, int] = {}
+    bits = 0
+    for form, start in zip(forms_of_results, _starts(part), strict=True):
+        bits |= forms.bits_of(form) << start
+        for bit, column in form.columns.items():
+            columns[bit] = columns.get(bit, 0) | column << start
+    shifts = [forms.whole(form, node.scalar) for form, node in zip(forms_of_results, part.results, strict=True)]
+    return _Case(columns or None, tuple(shifts), bits)
 
 
 def _leaves(tree: _Tree) -> list[_Case]:
@@ -451,19 +470,20 @@ def derive(part: StepPart) -> LoopStage:
     """Return the stage of maps that are linear in the bits of the state.
 
     Raises:
-        LeavesClassError: the state is no single integer, or an operation is not linear.
+        LeavesClassError: the state is no integer, or an operation is not linear.
     """
-    state, graph = part.states[0], part.graph
-    if len(part.state_indices) > 1 or state.scalar.kind not in _INTEGERS:
-        mixing = [node for node in reachable(part.results) if node.op == "bitwise_xor" and part.varies(node)]
-        if mixing and all(node.scalar.kind in _INTEGERS for node in part.states):
-            raise LeavesClassError(mixing[0], "mixes bits of several numbers", rank=1)
+    graph, kinds = part.graph, {node.scalar.kind for node in part.states}
+    if (kinds == {"bool"} and len(part.states) == 1) or not kinds <= {"bool", *_INTEGERS}:
         raise LeavesClassError(part.results[0], rank=-1)
     used, grown = -1, _initial_bits(part)
     while used != grown:
         used = grown
         leaves = _leaves(tree := _cases(part, used, {}))
         grown = reduce(int.__or__, (case.bits for case in leaves), used)
+    if used.bit_count() > UINT64.bits:
+        mixing = [node for node in reachable(part.results) if node.op == "bitwise_xor" and part.varies(node)]
+        why = f"mixes bits of several numbers, {used.bit_count()} in all, and {UINT64.bits} are the most"
+        raise LeavesClassError((mixing or part.results)[0], why, rank=1)
     if used.bit_count() < _LEAST_BITS:
         raise LeavesClassError(part.results[0], rank=-1)
     identity = {bit: 1 << bit for bit in _places(used)}
@@ -476,7 +496,7 @@ def derive(part: StepPart) -> LoopStage:
 
     def number(case: _Case) -> tuple[Node, Node, Node]:
         """Return g, b, and a flag that says that the map is constant."""
-        (b,) = compute_nodes(graph, composition.encode, case.shift)
+        (b,) = compute_nodes(graph, composition.encode, *case.shifts)
         own = case.columns is not None and dict(case.columns) != identity
         g = graph.constant(composition.power if own else 1, word)
         return g, b, graph.constant(case.columns is None, BOOL)
@@ -495,11 +515,14 @@ def derive(part: StepPart) -> LoopStage:
 
 def _initial_bits(part: StepPart) -> int:
     """Return the bits of the values in `init`; all if these are not known."""
-    ones = _all_ones(part.states[0].scalar)
-    (initial,) = part.initial or (None,)
-    if initial is None:
-        return ones
-    return reduce(int.__or__, (value & ones for value in np.asarray(initial).ravel().tolist()), 0)
+    total = 0
+    for number, (node, start) in enumerate(zip(part.states, _starts(part), strict=True)):
+        bits = ones = _all_ones(node.scalar)
+        initial = part.initial[number] if part.initial else None
+        if initial is not None:
+            bits = reduce(int.__or__, (int(value) & ones for value in np.asarray(initial).ravel().tolist()), 0)
+        total |= bits << start
+    return total
 
 
 def _places(bits: int) -> list[int]:
@@ -526,13 +549,25 @@ def _composition(part: StepPart, matrix: Mapping[int, int], used: Sequence[int])
         bottoms |= 1 << start
         feedbacks.append((start + size - 1, chain.feedback << start))
         start += size
+    starts, masks = _starts(part), [_all_ones(node.scalar) for node in part.states]
+    coordinates = {bit: basis.coordinates(1 << number)[1] for bit, number in rank.items()}
+    bits_of = [sum(1 << used[n] for n in range(len(used)) if vector >> n & 1) for vector in vectors]
     return LinearBits(
         dtype="uint32" if len(used) <= UINT32.bits else "uint64",
-        state_dtype=part.states[0].scalar.name,
+        state_dtypes=tuple(node.scalar.name for node in part.states),
         degree=len(chains[0].vectors),
         polynomial=chains[0].feedback,
         bottoms=bottoms,
         feedbacks=tuple(feedbacks),
-        encoding=tuple((bit, basis.coordinates(1 << number)[1]) for bit, number in rank.items()),
-        decoding=tuple(sum(1 << used[n] for n in range(len(used)) if vector >> n & 1) for vector in vectors),
+        encoding=tuple(
+            tuple(
+                (bit - start, column)
+                for bit, column in coordinates.items()
+                if bit >= start and mask >> (bit - start) & 1
+            )
+            for start, mask in zip(starts, masks, strict=True)
+        ),
+        decoding=tuple(
+            tuple(bits >> start & mask for bits in bits_of) for start, mask in zip(starts, masks, strict=True)
+        ),
     )
