@@ -237,7 +237,12 @@ def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
             except RecursionError:
                 too_long = too_long or "its operations follow each other in a chain that is too long to derive a form"
         # A part that no class takes is tried once more, with other operations of the same value.
-        current = None if too_long or current is not part else whole_functions.find_shapes(part)
+        before = len(graph.nodes)
+        try:
+            current = None if too_long or current is not part else whole_functions.find_shapes(part)
+        except TooManyOperationsError:
+            graph.forget_since(before)
+            current = None
     raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
 
 
