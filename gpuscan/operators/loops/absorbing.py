@@ -201,8 +201,10 @@ def derive(part: StepPart) -> LoopStage:
         raise LeavesClassError(node, rank=-1)
     if not maps.keeps(node, end):
         raise LeavesClassError(node, "may leave a value that other steps never leave", rank=1)
-    composition = AbsorbingMaps(ClampMaps(True, True, True, saturates=state.scalar.bits == 64, lacks=True), end)
-    far = np.inf if clamps.scalar.kind == "float" else clamps.far
+    is_float = clamps.scalar.kind == "float"
+    saturates = state.scalar.bits == 64 and not is_float
+    composition = AbsorbingMaps(ClampMaps(True, True, True, saturates=saturates, lacks=is_float), end)
+    far = np.inf if is_float else clamps.far
     low, high = (graph.constant(value, clamps.scalar) for value in (-far, far))
     bounds = [bound or absent for bound, absent in zip(clamps.bounds(clamp), (low, high), strict=True)]
     if clamp.constant is not None and clamp.value is not None:
