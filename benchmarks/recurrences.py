@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.tools.bench.cases import PIECE, SAMPLES, Array, Inputs, ScanCase
+from gpuscan.array_types import AnyArray as Array
+from gpuscan.tools.bench.cases import PIECE, SAMPLES, Inputs, ScanCase
 from gpuscan.tools.bench.contenders import Contender, DeviceSubject, Subject
 from gpuscan.tools.bench.peers import wrap_call
 from gpuscan.tools.bench.results import OURS

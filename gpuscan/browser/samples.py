@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import heads_of
@@ -24,8 +24,6 @@ SEGMENT = 611
 
 # The share of the elements that a mask picks.
 DENSITY = 0.4
-
-Array = AnyArray
 
 
 @dataclass(frozen=True)

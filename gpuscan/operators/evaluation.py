@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.elements import Element, compute_dtype
 from gpuscan.operators.expression_graph import Graph, Node, numpy_function, reachable
 from gpuscan.operators.traced_array import Traced
 
-Array = AnyArray
-
 
 def evaluate_fields(
     fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]
-) -> list[AnyArray]:
+) -> list[Array]:
     """Return the fields of a function's result as arrays (*axes, *shape of the field).
 
     Args:

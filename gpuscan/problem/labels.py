@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.problem.arguments import Leaf, OnDevice, as_array
-
-Array = AnyArray
 
 # The number of a missing label: None, NaN and their like, and what pandas' codes have for them.
 MISSING = -1
 
 
-def labels_of(groups: object) -> OnDevice | AnyArray:
+def labels_of(groups: object) -> OnDevice | Array:
     """Return labels as an array of integers or bools: numbered in the order of their first appearance if they are none.
 
     Categoricals have their codes. Missing labels are -1.

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
-
-Array = AnyArray
+from gpuscan.array_types import AnyArray as Array
 
 # The steps of a chunk.
 CHUNK = 32

@@ -9,12 +9,13 @@ from itertools import chain
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference.everywhere import FixedJoiner, scan_span, shift_results
 from gpuscan.reference.scan import load, store
-from gpuscan.reference.stages import Array, Items, last, stack
+from gpuscan.reference.stages import Items, last, stack
 
 
 @dataclass

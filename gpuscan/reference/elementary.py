@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.operators.code import arithmetic_functions, helpers_of
-
-Array = AnyArray
 
 
 class Vector(NamedTuple):
@@ -133,7 +131,7 @@ def _bits_as(dtype: DTypeLike) -> Callable[..., object]:
     return lambda x: np.asarray(x).view(dtype)
 
 
-def _as(dtype: DTypeLike) -> Callable[..., AnyArray]:
+def _as(dtype: DTypeLike) -> Callable[..., Array]:
     return lambda x: np.asarray(x).astype(dtype)
 
 

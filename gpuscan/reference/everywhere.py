@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.operators.evaluation import compute_fields
 from gpuscan.operators.expression_graph import Node, numpy_function
 from gpuscan.operators.trace import Map, trace_map, trace_operator
 from gpuscan.operators.wgsl_arithmetic import CHOICES, ELEMENTARY, ROUNDS_TO_ODD
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.reference.elementary import elementary
-from gpuscan.reference.stages import Array, Items, Joiner, first, last, pad_items, stack
+from gpuscan.reference.stages import Items, Joiner, first, last, pad_items, stack
 
 # The bits of the only NaN.
 NAN = np.uint32(0x7FC00000).view(np.float32)

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.problem.groups import check_full, missing_labels
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference.scan import accumulate
 from gpuscan.reference.sort import argsort
-
-Array = AnyArray
 
 
 def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:

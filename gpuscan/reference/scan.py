@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype
 from gpuscan.operators.trace import Map
@@ -14,7 +15,7 @@ from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference.everywhere import FixedJoiner, compute_fixed_map, scan_everywhere, shift_results
-from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
+from gpuscan.reference.stages import Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
 # These constants tune NumPy, not an adapter, so they stand here and not in planning/heuristics.py. The experiments were
 # not recorded.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.problem.broadcasting import sum_to_shape
-
-Array = AnyArray
 
 
 def selective_scan(u: Array, dt: Array, decays: Array, inward: Array, outward: Array) -> tuple[Array, Array]:

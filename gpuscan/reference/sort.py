@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.elements import Scalar, scalar_of
-
-Array = AnyArray
 
 
 def argsort(keys: Array, axis: int, descending: bool = False) -> Array:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import TooManyOperationsError
@@ -23,7 +23,6 @@ from gpuscan.operators.source_location import quote_definition, quote_traceback
 from gpuscan.operators.trace import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
-Array = AnyArray
 # One array for each field, in compute form, then the head flags if the scan restarts anywhere.
 Items = tuple[Array, ...]
 

@@ -13,13 +13,12 @@ import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
 from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.torch.tensors import array_of, tensor_of
 
 if TYPE_CHECKING:
     from torch.autograd.function import FunctionCtx
 
-Array = AnyArray
 Tensors = Sequence[Tensor]
 # For each tensor the axis of a batch; None for a tensor without one.
 Dims = Sequence[int | None]

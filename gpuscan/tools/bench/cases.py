@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray as Array
+from gpuscan.array_types import AnyDType
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator, operator
 
-Array = AnyArray
 T = TypeVar("T")
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")

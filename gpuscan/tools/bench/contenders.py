@@ -13,8 +13,9 @@ from typing import cast
 import numpy as np
 
 import gpuscan as gs
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.planning.strategies import Strategy
-from gpuscan.tools.bench.cases import SORT, Array, Inputs, ScanCase, bundle
+from gpuscan.tools.bench.cases import SORT, Inputs, ScanCase, bundle
 from gpuscan.tools.bench.results import COPY, OURS, Measurement
 from gpuscan.tools.bench.timing import VECTOR_BYTES, GpuTimer, copy_recording
 

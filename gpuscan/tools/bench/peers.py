@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray as Array
 from gpuscan.array_types import AnyDType
-from gpuscan.tools.bench.cases import SORT, Array, Inputs, ScanCase
+from gpuscan.tools.bench.cases import SORT, Inputs, ScanCase
 from gpuscan.tools.bench.contenders import Contender, Sampler, Subject, Unsupported
 from gpuscan.tools.bench.timing import WALL, measure_median, wall_seconds
 

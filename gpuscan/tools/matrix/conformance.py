@@ -18,14 +18,14 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray as Array
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES, Strategy
 
-Array = AnyArray
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
 
 # Combines the operands of an operator: bundles, or arrays.
@@ -224,7 +224,7 @@ class TestedSort:
     expected: Callable[[Array, int], Array]
 
 
-def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
+def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> Array:
     if strategy == "auto":
         return gpuscan.sort(x, axis=axis, device=device)
     keys = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys._read()
