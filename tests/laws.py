@@ -16,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Structure, element_of, scalar_of
+from tests.oracle import Array
 
-Array = np.ndarray[Any, Any]
 Leaves = tuple[Any, ...]
 
 INTEGERS = tuple(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array
 
 SPECIAL_FLOATS = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 3.4e38], np.float32)
 

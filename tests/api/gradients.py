@@ -9,9 +9,7 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import resolve
-from tests.oracle import affine
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, affine
 
 
 def leaves(value: Any) -> list[Array]:

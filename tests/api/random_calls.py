@@ -10,11 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.oracle import AFFINE, MATRICES
+from tests.oracle import AFFINE, MATRICES, Array
 from tests.strategies import numbers
-
-Array = np.ndarray[Any, Any]
-
 
 DTYPES = [
     "int32",

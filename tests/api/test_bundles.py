@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.oracle import assert_same, some
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, assert_same, some
 
 
 def steps(shape: tuple[int, ...], seed: int, dtype: Any = np.uint32) -> Array:

@@ -12,9 +12,7 @@ import gpuscan as gs
 from gpuscan.problem.compensated_sum import add_pairs, as_pairs, make_pair_map, two_sum
 from tests.harness.devices import count_plans_and_pipelines
 from tests.harness.scans import make_problem, scan_with
-from tests.oracle import assert_same, half_of, one_of, small_tiles, strategies_on
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, assert_same, half_of, one_of, small_tiles, strategies_on
 
 
 def exact(x: Array, **options: Any) -> Array:

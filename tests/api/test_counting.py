@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.api.selecting import QuantileMethod
 from gpuscan.planning import key_heuristics
-from tests.api.test_sort import DTYPES, Array, keys_of, order_of
+from tests.api.test_sort import DTYPES, keys_of, order_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import device_as_if
+from tests.oracle import Array
 
 # Kinds of keys that differ in how shaders load or compare them.
 KINDS = [np.bool_, np.int16, np.uint64, np.float16, np.float32, np.float64]

@@ -19,9 +19,7 @@ from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
 from tests.harness.stages import twin_of
 from tests.laws import Law, any_bits, dtype_of, fold_rows, whole
-from tests.oracle import assert_same, small_tiles, strategies_on
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, assert_same, small_tiles, strategies_on
 
 # float64 has tests of its own.
 DTYPES = [name for name in SCALARS if name != "float64"]

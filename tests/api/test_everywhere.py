@@ -27,9 +27,8 @@ from gpuscan.planning.tile_shapes import SPAN, TileShape
 from gpuscan.reference.elementary import elementary
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, scan_with
-from tests.oracle import affine, safe_strategies
+from tests.oracle import Array, affine, safe_strategies
 
-Array = np.ndarray[Any, Any]
 # Takes the device, and what brings an array of NumPy to where the call takes it from.
 Call = Callable[[Any, Callable[[Array], Any]], Any]
 

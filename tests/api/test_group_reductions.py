@@ -11,9 +11,7 @@ import pytest
 
 import gpuscan as gs
 from tests.api.test_groups import add, by_definition
-from tests.oracle import AFFINE, LATER, words
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import AFFINE, LATER, Array, words
 
 
 def last_of_each(scanned: Array, labels: Array, groups: int, fill: Any) -> Array:

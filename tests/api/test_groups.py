@@ -11,9 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from tests.oracle import AFFINE, MATRICES, one_by_one, words
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import AFFINE, MATRICES, Array, one_by_one, words
 
 
 def by_definition(function: Any, x: tuple[Array, ...], labels: Array, axis: int = 0, **options: Any) -> list[Array]:

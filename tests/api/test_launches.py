@@ -18,9 +18,8 @@ import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.harness.builds import count_waits, keep_no_programs
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
-from tests.oracle import LATER, affine, assert_same
+from tests.oracle import LATER, Array, affine, assert_same
 
-Array = np.ndarray[Any, Any]
 N = 1024
 # Python calls of a repeated call of one stage and one result, of each further stage, and of each further result.
 FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from tests.harness.scans import gradients_of
 from tests.laws import dtype_of
-from tests.oracle import assert_same, limit_examples, some
+from tests.oracle import Array, assert_same, limit_examples, some
 
-Array = np.ndarray[Any, Any]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 TOLERANCE = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 # Layouts: one row, contiguous rows, and columns of one tile. Then few and many columns, of many tiles each.

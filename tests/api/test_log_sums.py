@@ -11,9 +11,7 @@ import gpuscan as gs
 from gpuscan.problem.log_sums import as_log_sums
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
-from tests.oracle import assert_same, half_of, small_tiles, strategies_on
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, assert_same, half_of, small_tiles, strategies_on
 
 OPERATORS = (np.logaddexp, np.logaddexp2)
 # In units of float32 of a result, or of 1 if that is larger.

@@ -15,9 +15,8 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_numpy_arrays, structure_and_leaves
 from tests.harness.scans import make_problem, scan_with, smallest_chunk
 from tests.laws import any_bits, whole
-from tests.oracle import AFFINE, assert_same, one_by_one, small_tiles, strategies_on
+from tests.oracle import AFFINE, Array, assert_same, one_by_one, small_tiles, strategies_on
 
-Array = np.ndarray[Any, Any]
 Moments = namedtuple("Moments", "count total")
 
 

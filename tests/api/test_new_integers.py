@@ -17,7 +17,6 @@ from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 
-Array = np.ndarray[Any, Any]
 X = np.random.default_rng(0).integers(-100, 100, 300)
 VALUES = (3, -2, 0, 1, 7, -1, 2, 100, 127, 128, -128, -129, 255, 40_000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**63, 5)
 

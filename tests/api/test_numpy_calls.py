@@ -13,9 +13,8 @@ from gpuscan import signal
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
-from tests.oracle import affine, assert_same
+from tests.oracle import Array, affine, assert_same
 
-Array = np.ndarray[Any, Any]
 N = 1024
 # For calls that a type checker refuses.
 UNTYPED: Any = gs

@@ -21,10 +21,8 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from tests.api.random_calls import STRANGE_MAPS, STRANGE_OPERATORS, Call, calls, rarely
-from tests.oracle import pick_strategies
+from tests.oracle import Array, pick_strategies
 from tests.strategies import numbers
-
-Array = np.ndarray[Any, Any]
 
 ALLOWED = (gs.GpuscanError, ValueError, TypeError)
 NIGHTLY = hypothesis.settings().max_examples > 500

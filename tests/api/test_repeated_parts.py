@@ -16,7 +16,6 @@ from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
 from tests.oracle import affine, assert_same
 
-Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(31)
 # Python calls of a repeated stream that its programs do not make. They check the first chunk.
 ONCE = 100

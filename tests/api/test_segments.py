@@ -20,6 +20,7 @@ from tests.oracle import (
     AFFINE,
     LATER,
     MATRICES,
+    Array,
     assert_same,
     half_of,
     limit_examples,
@@ -30,8 +31,6 @@ from tests.oracle import (
     words,
 )
 from tests.strategies import numbers
-
-Array = np.ndarray[Any, Any]
 
 
 def cut(rng: np.random.Generator, length: int, segments: int) -> Array:

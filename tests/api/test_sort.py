@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.oracle import assert_same
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array, assert_same
 
 DTYPES = [
     np.bool_,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array
 
 MAP = np.dtype([("gain", np.int16, (2, 2)), ("shift", np.int64, 2)])
 NESTED = np.dtype([("moments", [("count", np.uint8), ("total", np.int64)]), ("valid", bool)])

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from tests.harness.builds import copy_any_size_by_tiles
 from tests.harness.devices import device_as_if, poison
-from tests.oracle import assert_same, limit_examples, some
+from tests.oracle import Array, assert_same, limit_examples, some
 
 DTYPES = ("uint8", "int16", "float32", "int64")
 # Lengths around whole words, and around the extents of tiles.
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 65, 130)
 STEPS = (slice(None), slice(None, None, -1), slice(1, None), slice(None, None, 2), slice(-2, None, -3))
-Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["in order", "by tiles"])

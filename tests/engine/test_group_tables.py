@@ -22,10 +22,9 @@ from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference.stages import Joiner
 from tests.harness.devices import read_validation_flags
-from tests.oracle import AFFINE, words
+from tests.oracle import AFFINE, Array, words
 from tests.twins import groups as twins
 
-Array = np.ndarray[Any, Any]
 SECTION_LENGTH = 96
 
 

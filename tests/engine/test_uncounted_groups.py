@@ -14,9 +14,8 @@ from gpuscan.planning import key_heuristics
 from gpuscan.problem.problem import make_problem
 from tests.harness.builds import count_waits, wait_for_reports
 from tests.harness.devices import device_as_if
-from tests.oracle import AFFINE, one_of, words
+from tests.oracle import AFFINE, Array, one_of, words
 
-Array = np.ndarray[Any, Any]
 # A sum of two fields, with an identity.
 PAIRS = gs.operator(lambda a, b: (a[0] + b[0], a[1] + b[1]), identity=(0, 0), name="pairs")
 

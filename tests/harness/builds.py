@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import wgpu
 
@@ -24,8 +23,8 @@ from gpuscan.planning.kernel_parts import Fold, InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from tests.oracle import Array
 
-Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
 
 # ----- Test builds: change how every call from now on is planned

@@ -7,8 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
@@ -31,8 +29,8 @@ from gpuscan.problem.chunk_cuts import chunk_cuts
 from gpuscan.problem.problem import Problem, ProblemOptions
 from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
+from tests.oracle import Array
 
-Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile | RowTile
 
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.

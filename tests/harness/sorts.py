@@ -14,8 +14,7 @@ from gpuscan.device.device_array import upload_array
 from gpuscan.engine.plan_steps import stage_dispatch
 from gpuscan.engine.sorting import sort_device
 from gpuscan.planning import key_heuristics
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array
 
 
 def run_stage(

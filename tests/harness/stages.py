@@ -26,8 +26,8 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
 from tests.harness.scans import plan_with
+from tests.oracle import Array
 
-Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
 
 # ----- Twins on NumPy

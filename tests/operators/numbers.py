@@ -9,9 +9,9 @@ import numpy as np
 import wgpu
 
 from tests.operators.evaluate import evaluate_map, has_int64, open_device
+from tests.oracle import Array
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-Array = np.ndarray[Any, Any]
 
 
 def forms_of_int64(adapter: wgpu.GPUAdapter, dtype: str) -> list[bool]:

@@ -18,9 +18,8 @@ from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import trace_map
-from tests.oracle import affine
+from tests.oracle import Array, affine
 
-Array = np.ndarray[Any, Any]
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
 STEP = 1e-6
 

@@ -26,8 +26,7 @@ from gpuscan.operators.wgsl_arithmetic import ELEMENTARY, ROUNDS_TO_ODD
 from gpuscan.reference.elementary import elementary, errors_in_units, python_of
 from tests.operators.evaluate import evaluate_map, open_device
 from tests.operators.numbers import forms_of_int64
-
-Array = np.ndarray[Any, Any]
+from tests.oracle import Array
 
 REPOSITORY = Path(__file__).parent.parent.parent
 DIGESTS = Path(__file__).parent / "elementary_digests.json"

@@ -13,8 +13,8 @@ import pytest
 
 from gpuscan.operators.wgsl_arithmetic import ELEMENTARY
 from gpuscan.reference import elementary as twin
-from tests.operators.test_elementary import Array, arguments_of
-from tests.oracle import assert_same
+from tests.operators.test_elementary import arguments_of
+from tests.oracle import Array, assert_same
 
 COUNT = 20_000
 

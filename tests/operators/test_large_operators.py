@@ -18,6 +18,7 @@ from tests.harness.scans import make_problem, plan_with, scan_with
 from tests.laws import matrices
 from tests.oracle import (
     MATRICES,
+    Array,
     assert_same,
     half_of,
     maps_of_vectors,
@@ -29,7 +30,6 @@ from tests.oracle import (
     words,
 )
 
-Array = np.ndarray[Any, Any]
 Bundle = tuple[Array, ...]
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"

@@ -23,8 +23,8 @@ from gpuscan.templates import render
 from tests.conftest import MIN_ADAPTERS
 from tests.operators.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
 from tests.operators.numbers import INTEGERS
+from tests.oracle import Array
 
-Array = np.ndarray[Any, Any]
 Expression = Callable[[Any, Any], Any]
 
 # ----- Random expressions, exact on every adapter

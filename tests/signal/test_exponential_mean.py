@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,11 +9,9 @@ import pytest
 import gpuscan as gs
 from gpuscan import signal
 from tests.harness.devices import count_plans_and_pipelines
+from tests.oracle import Array
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
-
-
-Array = np.ndarray[Any, Any]
 
 
 def with_gaps(size: int, seed: int = 0) -> Array:

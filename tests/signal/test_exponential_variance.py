@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan import signal
-from tests.signal.test_exponential_mean import Array
+from tests.oracle import Array
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 

@@ -14,11 +14,11 @@ from gpuscan import signal
 from tests.api.test_launches import EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_plans_and_pipelines, count_programs
+from tests.oracle import Array
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
-Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3, 1000, 2)).astype(np.float32)
 

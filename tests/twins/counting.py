@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.reference import sort as reference
-
-Array = AnyArray
+from tests.oracle import Array
 
 # Stands for a place that a tile with too few keys has not.
 NO_INDEX = 0xFFFFFFFF

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.reference.stages import Items, Joiner
-
-Array = AnyArray
+from tests.oracle import Array
 
 
 @dataclass(frozen=True)

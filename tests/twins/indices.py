@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
-
-Array = AnyArray
+from tests.oracle import Array
 
 # Stands for an index that the axis does not have.
 NO_INDEX = 2**32 - 1
