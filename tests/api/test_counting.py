@@ -18,7 +18,7 @@ from gpuscan.api.selecting import QuantileMethod
 from gpuscan.planning import key_heuristics
 from tests.api.test_sort import DTYPES, keys_of, order_of
 from tests.harness.builds import count_waits
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu
 from tests.oracle import Array
 
 # Kinds of keys that differ in how shaders load or compare them.
@@ -89,7 +89,7 @@ def test_numpy_unique(device: gs.Device, dtype: Any) -> None:
 def test_runs_of_any_length(device: gs.Device, dtype: Any) -> None:
     """Assert that runs end where they should around chunks and tiles, with the tiles of GPUs as well."""
     rng = np.random.default_rng(3)
-    for place in (device, device_as_if(device, adapter_type="DiscreteGPU")):
+    for place in (device, as_gpu(device)):
         for length, longest in ((1, 1), (31, 2), (257, 40), (4097, 2), (9001, 3000), (20_000, 1)):
             base = rng.integers(0, 3, length) if longest > 1 else np.arange(length)
             keys = np.repeat(base, rng.integers(1, longest + 1, length))[:length].astype(dtype)
@@ -172,7 +172,7 @@ def test_bins_in_parts(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype
     """Assert that bins are counted in parts, whatever their distribution, and that the largest label is found."""
     small = replace(key_heuristics.GPU_COUNTING, part_bins=2048, max_parts=32, min_divided=1, part_workgroups=8)
     monkeypatch.setattr(key_heuristics, "GPU_COUNTING", small)
-    place = device_as_if(device, adapter_type="DiscreteGPU")
+    place = as_gpu(device)
     rng = np.random.default_rng(6)
     most = 45_000
     for length in (1, 4095, 20_001):

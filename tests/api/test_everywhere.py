@@ -25,7 +25,7 @@ from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.strategies import Strategy
 from gpuscan.planning.tile_shapes import SPAN, TileShape
 from gpuscan.reference.elementary import elementary
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import Array, affine, safe_strategies
 
@@ -291,7 +291,7 @@ def test_chunks_with_keys(device: gs.Device, exclusive: bool) -> None:
 
 def test_shaders_of_gpus(device: gs.Device) -> None:
     """Assert that the shaders of GPUs, which branch where a CPU's compute both ways, give the same bits."""
-    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    gpu = as_gpu(device)
     for name in ("add float32 with subnormals", "a function of a bundle"):
         assert digest(CALLS[name](gpu, as_they_are)) == load_digests()[name]
 
@@ -325,7 +325,7 @@ def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any
     length = (4096, 4097, 20_011)[seed]
     x = sizes(seed, length)
     if seed == 1 and operator is affine:
-        device = device_as_if(device, adapter_type="DiscreteGPU")
+        device = as_gpu(device)
     if operator == "multiply":
         x = np.where(np.abs(x) > 0, x * np.float32(2) ** -np.round(np.log2(np.abs(x) + (x == 0)) * 0.97), x)
     given = (np.random.default_rng(seed).uniform(0.5, 1, length).astype(np.float32), x) if operator is affine else x

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from tests.harness.builds import copy_any_size_by_tiles
-from tests.harness.devices import device_as_if, poison
+from tests.harness.devices import as_gpu, poison
 from tests.oracle import Array, assert_same, limit_examples, some
 
 DTYPES = ("uint8", "int16", "float32", "int64")
@@ -29,7 +29,7 @@ def copier(request: pytest.FixtureRequest, device: gs.Device) -> Iterator[gs.Dev
         return
     with pytest.MonkeyPatch.context() as patch:
         copy_any_size_by_tiles(patch)
-        yield device_as_if(device, adapter_type="DiscreteGPU")
+        yield as_gpu(device)
 
 
 def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Array:

@@ -11,7 +11,7 @@ import gpuscan as gs
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, Array, assert_same, half_of, one_by_one, one_of, some, words
@@ -22,11 +22,6 @@ NOT_ZERO = gs.operator(lambda l, r: np.where(l != 0, l, r), name="not_zero")
 
 # Arrays (outer, length, inner) of few and of many columns, in one tile and in several.
 COLUMNS = [(1, 7, 5), (3, 50, 7), (1, 2000, 5), (5, 700, 9), (40, 30, 3), (1, 5000, 33), (2, 2500, 6), (2, 1, 5)]
-
-
-def as_gpu(device: gs.Device) -> gs.Device:
-    """Return the device with the tiles of a GPU."""
-    return device_as_if(device, adapter_type="DiscreteGPU")
 
 
 def sparse(dtype: str, shape: tuple[int, ...]) -> Array:

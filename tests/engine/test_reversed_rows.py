@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.devices import device_as_if, poison
+from tests.harness.devices import as_gpu, device_as_if, poison
 from tests.harness.scans import make_problem, scan_with, tile_of, traits_of
 from tests.harness.stages import twin_of
 from tests.oracle import (
@@ -261,7 +261,7 @@ def test_rows_that_are_reversed_together(device: gs.Device, dtype: str) -> None:
     Initial values, exclusive scans, host arrays in pieces and arrays beyond a binding give what reversed rows give.
     """
     rng = np.random.default_rng(9)
-    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    gpu = as_gpu(device)
     most = 1 << (16 if device.capabilities.adapter_type == "CPU" else 20)
     small = device_as_if(device, limits={**device.capabilities.limits, "max-storage-buffer-binding-size": most})
     for rows, length in ((1, 33), (70, 1), (41, 23), (7, 4099), (300, 67)):

@@ -15,17 +15,12 @@ from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import RowTile
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import Array, assert_same, half_of, one_of, pick_strategies, strategies_on
 
 # The kinds of numbers, each with the elements of a chunk.
 CHUNKS = [("uint8", 4), ("int16", 8), ("float16", 2), ("bool", 16), ("int32", 1), ("float32", 4), ("int64", 1)]
-
-
-def as_gpu(device: gs.Device) -> gs.Device:
-    """Return the device with the tiles of a GPU."""
-    return device_as_if(device, adapter_type="DiscreteGPU")
 
 
 def draw(dtype: str, shape: tuple[int, ...]) -> Array:

@@ -18,7 +18,7 @@ from tests.harness.builds import (
     transpose_any_size,
     upload_in_order,
 )
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu, device_as_if
 from tests.oracle import AFFINE, assert_same, limit_examples, one_by_one, some, strategies_in_turn, ufunc_scan
 
 DTYPES = ["uint8", "int16", "bool", "float16"]
@@ -100,7 +100,7 @@ def test_arrays_of_the_cpu_in_any_memory_order(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], dtype: str
 ) -> None:
     """Assert that a GPU with memory of its own brings the array into C order, and the CPU makes no copy before."""
-    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    gpu = as_gpu(device)
     transpose_any_size(monkeypatch)
     copy_any_size_by_tiles(monkeypatch)
     x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)
@@ -120,7 +120,7 @@ def test_arrays_that_the_cpu_brings_into_order(device: gs.Device) -> None:
     x = np.zeros((1 << 10, 1 << 10), np.float32)
     for kind in ("CPU", "IntegratedGPU"):
         assert not is_transposed_on(device_as_if(device, adapter_type=kind), x.T)
-    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    gpu = as_gpu(device)
     assert is_transposed_on(gpu, x.T)
     for other in (x, x[:5].T, x.T[::2], x.T[::-1], np.broadcast_to(x[0], x.shape).T):
         assert not is_transposed_on(gpu, other)

@@ -11,16 +11,11 @@ import wgpu
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import wait_with_pauses
-from tests.harness.devices import device_as_if, find_tuned_tiles, store_tuned_tiles
+from tests.harness.devices import as_gpu, find_tuned_tiles, store_tuned_tiles
 from tests.harness.scans import find_tile, make_problem, scan_with, tile_of
 from tests.oracle import AFFINE, assert_same, strategies_on, words
 
 LENGTH = 50_001
-
-
-def gpu(device: gs.Device) -> gs.Device:
-    """Return a device that plans as a GPU does: software adapters have one tile for each order of combination."""
-    return device_as_if(device, adapter_type="DiscreteGPU")
 
 
 def shape_for(device: gs.Device) -> TileShape:
@@ -35,15 +30,15 @@ def device_with_tile(own_device: gs.Device, adapter: wgpu.GPUAdapter, monkeypatc
     """Return a device for which `gpuscan tune` has found a tile for single words."""
     if own_device.capabilities.adapter_type == "CPU":
         wait_with_pauses(monkeypatch)
-    store_tuned_tiles(own_device, {(1, LENGTH): shape_for(gpu(own_device))})
-    return gpu(gs.Device(adapter))
+    store_tuned_tiles(own_device, {(1, LENGTH): shape_for(as_gpu(own_device))})
+    return as_gpu(gs.Device(adapter))
 
 
 def test_a_device_takes_the_tiles_that_were_stored_for_it(own_device: gs.Device, device_with_tile: gs.Device) -> None:
     assert find_tuned_tiles(own_device) == {}
-    shape = shape_for(gpu(own_device))
+    shape = shape_for(as_gpu(own_device))
     assert find_tuned_tiles(device_with_tile) == {(1, LENGTH): shape}
-    planned = find_tile(gpu(own_device), make_problem(np.ones(LENGTH, np.uint32)))
+    planned = find_tile(as_gpu(own_device), make_problem(np.ones(LENGTH, np.uint32)))
     taken = shape if shape.subgroup_size else planned
     assert shape != planned
     assert tile_of(device_with_tile.plan(LENGTH, np.uint32, "add")) == taken
@@ -55,7 +50,7 @@ def test_every_way_to_scan_has_the_bits_of_an_untuned_device(
     own_device: gs.Device, device_with_tile: gs.Device
 ) -> None:
     x = np.random.default_rng(7).normal(size=LENGTH).astype(np.float32)
-    expected = gs.scan(x, device=gpu(own_device))
+    expected = gs.scan(x, device=as_gpu(own_device))
     np.testing.assert_allclose(expected, np.cumsum(x.astype(np.float64)), rtol=1e-4, atol=1e-3)
     results: dict[str, Any] = {
         name: gs.scan(x, device=device_with_tile, strategy=name) for name in strategies_on(device_with_tile)
@@ -107,4 +102,4 @@ def test_scans_that_were_not_measured_keep_the_planners_tile(
         make_problem(x.astype(np.float16)),
     )
     for problem in others:
-        assert find_tile(device_with_tile, problem) == find_tile(gpu(own_device), problem)
+        assert find_tile(device_with_tile, problem) == find_tile(as_gpu(own_device), problem)

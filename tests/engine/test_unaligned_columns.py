@@ -13,7 +13,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import ColumnTile
-from tests.harness.devices import device_as_if, poison
+from tests.harness.devices import as_gpu, poison
 from tests.harness.scans import make_problem, plan_with, scan_with
 from tests.oracle import assert_same, strategies_in_turn
 from tests.strategies import numbers
@@ -48,7 +48,7 @@ def test_rows_of_any_length(device: gs.Device, inner: int, dtype: str) -> None:
 @pytest.mark.parametrize("rotation", range(3))
 def test_the_planner_exchanges_words_on_a_gpu(device: gs.Device, rotation: int) -> None:
     """Assert that a GPU's tile takes rows of an odd number of bytes as they are, in one stage without copies."""
-    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    gpu = as_gpu(device)
     rng = np.random.default_rng(rotation)
     shape, dtype = [((3, 130, 117), "uint8"), ((520, 23), "int16"), ((2, 300, 35), "int8")][rotation]
     x = numbers(rng, dtype, shape)

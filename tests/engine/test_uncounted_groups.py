@@ -13,7 +13,7 @@ from gpuscan.engine import group_scans
 from gpuscan.planning import key_heuristics
 from gpuscan.problem.problem import make_problem
 from tests.harness.builds import count_waits, wait_for_reports
-from tests.harness.devices import device_as_if
+from tests.harness.devices import as_gpu, device_as_if
 from tests.oracle import AFFINE, Array, one_of, words
 
 # A sum of two fields, with an identity.
@@ -38,7 +38,7 @@ def counting(device: gs.Device, request: pytest.FixtureRequest, monkeypatch: pyt
         return device_as_if(device)
     if not device.capabilities.subgroup_size:
         pytest.skip("workgroups sort tiles by subgroups, which the adapter lacks")
-    return device_as_if(device, adapter_type="DiscreteGPU")
+    return as_gpu(device)
 
 
 def assert_scanned(device: gs.Device, x: Any, labels: Array, op: Any = "add", **options: Any) -> None:

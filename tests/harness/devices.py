@@ -103,6 +103,11 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     return other
 
 
+def as_gpu(device: gs.Device) -> gs.Device:
+    """Return a device that plans as a GPU does: software adapters have one tile for each order of combination."""
+    return device_as_if(device, adapter_type="DiscreteGPU")
+
+
 # The devices of the running test that `device_as_if` has made.
 _AS_IF: list[gs.Device] = []
 
