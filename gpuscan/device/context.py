@@ -219,12 +219,7 @@ class DeviceContext:
         return self.capabilities.limits["min-storage-buffer-offset-alignment"]
 
     def float64_error(self, request: str, instead: str) -> UnsupportedDtypeError:
-        """Return the error for a call that needs float64 on a device that has none.
-
-        Args:
-            request: what was asked for.
-            instead: what to pass instead.
-        """
+        """Return the error for a call that needs float64 on a device that has none."""
         summary = self.capabilities.summary
         missing = sorted(FLOAT64_FEATURES - self.capabilities.features)
         if not all(feature in self.adapter.features for feature in missing):

@@ -136,12 +136,6 @@ def call_twice(
 
     The first call has parameters in the place of the floats that the function closes over. If they act as the floats do
     in the second call, the graph has expressions of them as constants.
-
-    Args:
-        function: the function.
-        elements: its arguments.
-        name: the function as messages name it.
-        whole: as in `Graph`.
     """
     graph, second = Graph(whole=whole), Graph(whole=whole)
     value: object = None

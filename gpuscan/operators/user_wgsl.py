@@ -44,11 +44,6 @@ _MIN_ELEMENT_BYTES = 4
 def check_source(name: str, source: str, helpers: str) -> None:
     """Refuse WGSL without `combine`, and WGSL that declares or does what an operator may not.
 
-    Args:
-        name: the operator's name, for messages.
-        source: the WGSL that declares `combine`.
-        helpers: further WGSL.
-
     Raises:
         OperatorError: the message says what is the matter, and what to do.
     """
@@ -115,12 +110,6 @@ def _end(name: str) -> str:
 
 def enclose_source(name: str, source: str, helpers: str, element_bytes: int) -> str:
     """Return the user's WGSL for a shader: plain, with a prefix on its module-scope names, between markers.
-
-    Args:
-        name: the operator's name.
-        source: the WGSL that declares `combine`.
-        helpers: further WGSL.
-        element_bytes: size of the type ``Element``.
 
     Raises:
         OperatorError: its arrays of elements are too large.
@@ -282,11 +271,6 @@ _GENERATOR = re.compile(r"array|ptr|vec[234]|mat[234]x[234]|bitcast")
 def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
     """Refuse WGSL that compilers may not survive, and WGSL that no single invocation runs by itself.
 
-    Args:
-        name: the operator's name, for messages.
-        texts: its source and helpers as plain texts.
-        element_bytes: size of the type ``Element``.
-
     Raises:
         OperatorError: the message says which limit is exceeded, and by how much.
     """
@@ -429,12 +413,6 @@ def array_bytes(
     """Return the bytes of the largest array or struct, and the bytes of each function's own arrays and copies.
 
     A struct of numbers counts as nothing in a variable: compilers keep its members in registers.
-
-    Args:
-        name: the operator's name, for messages.
-        all_tokens: the tokens of its source and helpers.
-        all_functions: the functions that they declare.
-        element_bytes: size of the type ``Element``.
 
     Raises:
         OperatorError: the length of an array is not a plain number.

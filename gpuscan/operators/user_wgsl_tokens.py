@@ -51,10 +51,6 @@ def refusal(name: str, matter: str, advice: str) -> OperatorError:
 def plain_text(name: str, text: str) -> str:
     """Return the text in printable ASCII, line for line, with spaces in place of comments.
 
-    Args:
-        name: the operator's name, for messages.
-        text: WGSL as the user wrote it.
-
     Raises:
         OperatorError: a comment does not end, or a character outside comments is not ASCII.
     """

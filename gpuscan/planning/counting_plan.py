@@ -172,14 +172,7 @@ class SelectPlan:
 
 
 def plan_select(scalar: Scalar, row_length: int, kept: int, capabilities: Capabilities) -> SelectPlan | None:
-    """Return a plan to select the first `kept` keys of each row; None if `kept` is so large that a sort is better.
-
-    Args:
-        scalar: the type of the keys.
-        row_length: the keys in a row.
-        kept: how many are wanted, 1 or more.
-        capabilities: the device's.
-    """
+    """Return a plan to select the first `kept` keys of each row; None if `kept` is so large that a sort is better."""
     h = counting_heuristics_for(capabilities.adapter_type)
     workgroup = min(h.select_workgroup, capabilities.limits["max-compute-invocations-per-workgroup"])
     choices = [max(1, words // scalar.words) for words in h.select_items]

@@ -311,10 +311,6 @@ def cut_into_shards(length: int, speeds: Sequence[int]) -> list[DeviceRange]:
 
     A very long axis will be the scan's. Others are cut into one range for each device, in proportion to its speed.
     Only the length decides, so that all arrays of a bundle are divided at the same indices.
-
-    Args:
-        length: the length of the axis.
-        speeds: the relative speed of each device.
     """
     if len(speeds) == 1 or length < DEVICE_GROUPS.min_ordered_length:
         return cut_by_speed(length, speeds)

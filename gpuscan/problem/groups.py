@@ -181,12 +181,7 @@ def check_full(problem: Problem, marks: AnyArray) -> None:
 
 
 def empty_error(operator: str, group: int) -> ValueError:
-    """Return the error for an empty group.
-
-    Args:
-        operator: the operator, as messages name it.
-        group: the number of the group.
-    """
+    """Return the error for an empty group."""
     return ValueError(
         f"a reduction of groups was asked for, but group {group} is empty and {operator} has no identity. Pass "
         "initial=..., or give the operator an identity"

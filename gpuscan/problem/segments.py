@@ -380,12 +380,7 @@ def _check_shape(offsets: AnyArray | OnDevice, elements: int | str) -> None:
 
 
 def empty_segment_error(segment: int, described: str) -> ValueError:
-    """Return the error for a reduction in which a segment is empty and has no result.
-
-    Args:
-        segment: the first of these segments.
-        described: the operator, which has no identity.
-    """
+    """Return the error for a reduction in which a segment is empty and has no result."""
     return ValueError(
         f"a reduction of segments was asked for, but segment {segment} is empty and {described} has no identity. Pass "
         "initial=..., or give the operator an identity"

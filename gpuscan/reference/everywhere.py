@@ -65,13 +65,7 @@ def scan_span(join: Joiner, items: Items, fold: Items | None) -> Items:
 def scan_everywhere(
     join: Joiner, load: Callable[[int, int], Items], length: int
 ) -> Iterable[tuple[int, Items, Items | None]]:
-    """Yield the results of each span: its first index, the results, and the last result before it.
-
-    Args:
-        join: the operator.
-        load: returns the items between two indices.
-        length: the number of items.
-    """
+    """Yield the results of each span: its first index, the results, and the last result before it."""
     fold: Items | None = None
     for start in range(0, length, SPAN):
         results = scan_span(join, load(start, min(start + SPAN, length)), fold)

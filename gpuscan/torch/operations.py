@@ -115,13 +115,7 @@ def forward_derivative(
 
 
 def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Sequence[Tensor | None]) -> Tensors:
-    """Return the gradient of a function, by PyTorch, which has derivatives of its own.
-
-    Args:
-        function: the function.
-        values: its arguments.
-        grads: the gradients with respect to its results.
-    """
+    """Return the gradient of a function, by PyTorch, which has derivatives of its own."""
     of_values: Tensors = torch.func.vjp(function, *values)[1](tuple(grads))
     return of_values
 
