@@ -467,7 +467,7 @@ def test_what_numpy_refuses_is_refused(device: gs.Device, error: type[Exception]
     [
         lambda x, of: np.concatenate([x, of(WIDE)], axis=None, dtype=np.int16, casting="unsafe"),
         lambda x, of: np.expand_dims(x, [0, -1]),
-        lambda x, of: np.broadcast_to(x[0, :1], np.int64(3)),
+        lambda x, of: np.broadcast_to(x[0, :1], np.int64(3)),  # type: ignore[call-overload]
         lambda x, of: np.cumsum(x[1, 1], axis=0),
         lambda x, of: np.cumprod(x[1, 1], axis=-1),
         lambda x, of: np.repeat(x[1, 1], 2, axis=0),
