@@ -220,7 +220,7 @@ class Computation:
         step_numbers: dict[Hashable, int] = {}
         self.values = self._compute
         # The results for the last numbers, for functions that take long.
-        self._last: tuple[bytes, list[object]] = b"", []
+        self._last: tuple[tuple[bytes, ...], list[object]] = (), []
 
         def index_of(operand: object) -> int:
             if type(operand) is not Expression:
@@ -256,7 +256,7 @@ class Computation:
 
     def _compute_again(self, floats: Sequence[Any]) -> list[object]:
         """Return the last values if the numbers are the last ones."""
-        bits = b"".join(map(bits_of, floats))
+        bits = tuple(map(bits_of, floats))
         last, results = self._last
         if bits != last:
             results = self._compute_quietly(floats)
@@ -267,7 +267,7 @@ class Computation:
         values: list[Any] = [*self._constants, *floats]
         value_of = values.__getitem__
         failed = False
-        read = np.frombuffer
+        as_array, read = np.asarray, np.frombuffer
         for function, operands in self._steps:
             if failed and any(value_of(operand) is FAILED for operand in operands):
                 values.append(FAILED)
@@ -278,7 +278,10 @@ class Computation:
                 if function_type is BytesIn:
                     value = values[operands[0]]
                     if function.pack is None or type(value) is not float:
-                        value = function(value)
+                        value = as_array(value)
+                        if value.dtype.hasobject:
+                            raise OverflowError  # as `BytesIn` does
+                        value = value.astype(function.dtype).tobytes()
                     else:
                         try:
                             value = function.pack(value)

@@ -600,10 +600,17 @@ def operand(graph: Graph, value: object, scalar: Scalar) -> AnyArray:
     return (value.astype(scalar.dtype) if isinstance(value, Traced) else constant(graph, value, scalar)).nodes
 
 
+@functools.lru_cache(maxsize=8)
+def _comparison(ufunc: np.ufunc) -> Callable[..., bool]:
+    """Return the comparison of two numbers as floats."""
+    return lambda one, other: bool(ufunc(float(one), float(other)))
+
+
 def _beyond_range(ufunc: np.ufunc, inputs: Sequence[Any], traced: Traced) -> Traced | None:
     """Compare with a Python int that the type cannot hold, by its true value as NumPy does; else return None."""
     if all(fits(value, traced.scalar) for value in inputs):
         return None
-    sides = (0.0 if isinstance(value, Traced) else float(value) for value in inputs)
-    answer = traced.graph.constant(ufunc(*sides), BOOL)
+    sides = [0.0 if isinstance(value, Traced) else value for value in inputs]
+    given = [side._expression if type(side) is Parameter else side for side in sides]
+    answer = traced.graph.constant(reveal(derive(_comparison(ufunc), *given)), BOOL)
     return elementwise(traced.graph, lambda _: answer, [traced.nodes], BOOL)

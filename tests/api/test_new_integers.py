@@ -115,7 +115,7 @@ POSITIONS: dict[str, Callable[[dict[str, Any], Any, int], Any]] = {
     "tile": lambda of, a, k: np.tile(a, k),
     "repeat": lambda of, a, k: np.repeat(a, k),
     "partition": lambda of, a, k: np.sort(np.partition(a, k)),
-    "top_k": lambda of, a, k: gs.top_k(a, k + 4, **of),
+    "top_k": lambda of, a, k: gs.top_k(a, k + 16, **of),
     "top_k of rows": lambda of, a, k: gs.top_k(a.reshape(32, 32), k, **of),
     "assigned element": lambda of, a, k: assign(a, k, 5),
     "assigned column": lambda of, a, k: assign(a.reshape(32, 32), np.s_[:, k], 5.0),

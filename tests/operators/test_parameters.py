@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.elements import element_of
 from gpuscan.operators.function_keys import function_key, with_parameters
-from gpuscan.operators.parameters import FAILED, Computation, Parameter, Parameters, parameters_of
+from gpuscan.operators.parameters import FAILED, Computation, Parameter, Parameters, derive, parameters_of
 from gpuscan.operators.trace import trace_map
 
 GLOBAL = 0.5
@@ -152,3 +152,16 @@ def test_a_parameter_that_acts_otherwise() -> None:
         plain = trace_map(function, NUMBER, "before").fields
         assert [node.op for field in nodes for node in field] == [node.op for field in plain for node in field]
         assert [node.args[1].data for (node,) in nodes] == [node.args[1].data for (node,) in plain]
+
+
+def test_the_last_numbers_are_told_apart() -> None:
+    """Assert that results are only kept for numbers that are all the same, however they are written."""
+    parameters = Parameters([1, 23])
+    one, other = map(Parameter, parameters.leaves)
+
+    def join(first: int, second: int) -> Any:
+        return first, second
+
+    values = Computation([derive(join, one._expression, other._expression)]).values
+    for numbers in ([1, 23], [12, 3], [12, 3], [123, 0], [1, 23]):
+        assert values(numbers) == [tuple(numbers)]
