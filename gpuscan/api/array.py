@@ -382,7 +382,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = resolve_shape(self.shape, given)
         if self.is_contiguous:
-            return self._view_as(wanted)
+            return self if wanted == self.shape else self._view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
         return self.copy()._view_as(wanted) if strides is None else self._view_at(wanted, strides)
 

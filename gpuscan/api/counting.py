@@ -478,11 +478,11 @@ def searchsorted(
     """
     if type(v) in (int, float):
         v = np.asarray(v)  # uploaded like other arrays, so that another number is no other program
-    return _searchsorted(a, v, side=side, sorter=sorter, device=device)
+    return _find_ranks(a, v, side=side, sorter=sorter, device=device)
 
 
 @launchable_with(upload=_upload_searched)
-def _searchsorted(a: object, v: object, *, side: Side, sorter: object, device: Devices) -> object:
+def _find_ranks(a: object, v: object, *, side: Side, sorter: object, device: Devices) -> object:
     """Return the result of `searchsorted`."""
     ordered, values = as_some_array(a), as_some_array(v)
     order = None if sorter is None else as_some_array(sorter)

@@ -151,7 +151,7 @@ PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_ke
 # that may be infinite.
 ON_THE_HOST = {
     "lfilter": 80, "lfilter from states": 360, "sosfilt": 80, "quantile": 40, "median of rows": 40, "searchsorted": 20,
-    "scan of records": 80
+    "scan of records": 100
 }  # fmt: skip
 SEARCH = 60
 # Python calls of a float that a function closes over.

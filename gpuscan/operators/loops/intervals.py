@@ -13,7 +13,7 @@ Interval: TypeAlias = tuple[int | None, int | None]
 
 
 class _Intervals(dict[int, Interval]):
-    """The intervals of nodes, by their indices. Those of constants are made when they are read, which reveals them.
+    """The intervals of nodes, by their indices. Intervals of constants are made, and so revealed, when they are read.
 
     Args:
         nodes: the nodes.
