@@ -159,6 +159,11 @@ def internet_checksum(s: Any, x: Any) -> Any:
     return (s & 0xFFFF) + (s >> 16)
 
 
+def checksum_of_bytes(s: Any, x: Any) -> Any:
+    s = s + ((x[0].astype(np.uint32) << 8) | x[1])
+    return s - 65535 if s > 65535 else s
+
+
 def brackets(depth: Any, c: Any) -> Any:
     if c == ord("a"):
         depth += 1
@@ -375,6 +380,7 @@ CASES = [
     Case("day of the year", "affine", lambda day, x: np.where(day == 365, 1, day + 1), I(360), "flag"),
     Case("day of the year by a remainder", "affine", lambda day, x: day % 365 + 1, I(1), "flag"),
     Case("checksum of the Internet", "affine", internet_checksum, np.uint32(0), "bits"),
+    Case("checksum of pairs of bytes", "affine", checksum_of_bytes, np.uint32(0), "text text"),
     Case("tab stops", "affine", tab_stop, I(0), "text"),
     Case("tab stops by bits", "affine", lambda h, x: np.where(x > 3, (h | 7) + 1, h + 1), I(0), "j"),
     Case("alignment", "affine", lambda h, x: np.where(x[1], 0, (h + x[0] + 15) // 16 * 16), I(3), "j flag"),

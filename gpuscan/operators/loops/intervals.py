@@ -74,4 +74,30 @@ def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
         sides = args[1:]
         if all(low is not None and high is not None for low, high in sides):
             return min(s[0] for s in sides), max(s[1] for s in sides)  # type: ignore[type-var]
-    return limits.min, limits.max
+    known = [(low, high) for low, high in args if low is not None and high is not None]
+    low, high = _exact(op, known) if len(known) == len(args) else (limits.min, limits.max)
+    # An operation that may overflow may give any number.
+    return (low, high) if limits.min <= low and high <= limits.max else (limits.min, limits.max)
+
+
+def _exact(op: str, args: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the least and the greatest result of an operation that does not overflow; infinities if not known."""
+    unknown = -(2**64), 2**64
+    if op == "absolute":
+        ((a, b),) = args
+        return max(a, -b, 0), max(-a, b)
+    if len(args) != 2:
+        return unknown
+    (a, b), (c, d) = args
+    if op == "add":
+        return a + c, b + d
+    if op == "subtract":
+        return a - d, b - c
+    if op == "left_shift" and 0 <= c <= d < 64:
+        op, c, d = "multiply", 2**c, 2**d
+    if op == "multiply":
+        corners = [x * y for x in (a, b) for y in (c, d)]
+        return min(corners), max(corners)
+    if op in ("bitwise_or", "bitwise_xor") and a >= 0 and c >= 0:
+        return 0, int(2 ** max(b, d).bit_length()) - 1
+    return unknown
