@@ -45,6 +45,15 @@ def test_a_condition_on_the_carry_is_told_which_conditions_have_a_form() -> None
     assert found.kind == "affine"
 
 
+def test_a_counter_that_begins_on_a_device_asks_for_an_init_with_a_known_range(device: gs.Device) -> None:
+    def day(n: Any, x: Any) -> Any:
+        return np.where(n == 365, 1, n + 1)
+
+    with pytest.raises(gs.LoopError, match="If init is a number or a NumPy array, more forms are possible"):
+        gs.loop_form(day, device.asarray(I(1)), device.asarray(INTEGERS))
+    assert gs.loop_form(day, I(1), device.asarray(INTEGERS)).kind == "affine"
+
+
 def oscillate(c: Any, u: Any) -> Any:
     return c[0] + F(0.01) * c[1], c[1] + F(0.01) * ((1 - c[0] * c[0]) * c[1] - c[0] + u)
 

@@ -313,6 +313,10 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
     advice += 'method="sequential" to gpuscan.loop'
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
+    if any(n.scalar.kind in ("signed", "unsigned") for n in part.states) and any(
+        values is None for values in part.initial
+    ):
+        advice += ". If init is a number or a NumPy array, more forms are possible, since its range is known"
     if several:
         advice += ". A carry is split into parts if its numbers depend on each other in one direction only"
     source_line = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
