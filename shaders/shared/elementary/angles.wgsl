@@ -1,6 +1,6 @@
 {#- The trigonometric functions of float32 and their inverses; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import TAN_FLOATS, ARCSIN_FLOATS, ARCTAN_FLOATS, HALF_TURNS_BITS %}
-{% from "shared/elementary/horner.wgsl" import float_horner, clamped_horner, joined %}
+{% from "shared/elementary/horner.wgsl" import clamped_horner, joined %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
 {% for name, quarter in (("sin", 0), ("cos", 1)) %}
@@ -43,20 +43,21 @@ fn f32_{{ name }}_far{{ suffix }}(x: f32) -> f32 {
 {% if "f32_tan" + suffix in helpers %}
 
 fn f32_tan{{ suffix }}(x: f32) -> f32 {
-    if ((bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u >= 0x0cc80000u) {
+    if (bitcast<u32>(x) + bitcast<u32>(x) - 0x73000000u >= 0x19900000u) {
         return f32_tan_far{{ suffix }}(x);
     }
     let reduced = turn_near(x);
     let zero = reduced.w;
     let r = bitcast<f32>(reduced.x);
-    let g = f32_sealed(r * r, zero);
-{{ float_horner(TAN_FLOATS, "g") }}
-    let bend = f32_sealed(f32_sealed(h0 * g, zero) * r, zero);
-    let low = f32_sealed(bend + f32_sealed(bitcast<f32>(reduced.y) * (1.0f + f32_sealed(1.5f * g, zero)), zero), zero);
+    let g = f32_clamped(r * r);
+    // One product is below 0 if g is near 0, and then gives no bit of the result.
+{{ clamped_horner(TAN_FLOATS, "g", sign="+") }}
+    let bend = f32_sealed(f32_clamped(h0 * g) * r, zero);
+    let low = f32_sealed(bend + f32_sealed(bitcast<f32>(reduced.y) * (1.0f + f32_clamped(1.5f * g)), zero), zero);
     let rough = f32_rough(r + low);
     let rough_rest = f32_sealed(r - rough, zero) + low;
     let inverse = reciprocal_pair(rough, rough_rest, zero);
-    let odd = (reduced.z & 1u) == 1u;
+    let odd = (reduced.z & 1u) != 0u;
     let high = select(r, bitcast<f32>(inverse.x), odd);
     let rest = select(low, bitcast<f32>(inverse.y), odd);
     let value = {{ joined(suffix, "high", "rest", "zero") }};
