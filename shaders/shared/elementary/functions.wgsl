@@ -421,7 +421,7 @@ fn f32_erf{{ suffix }}(x: f32) -> f32 {
     let a = bitcast<f32>(min(size, 0x40800000u));
     let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
     let u = a - {{ ERFC_CENTER }};  // exact
-    let g = select(u, f32_sealed(a * a, zero), near);
+    let g = select(u, f32_clamped(a * a), near);
 {% for power in range(6, -1, -1) %}
     let c{{ power }} = select({{ ERFC_FLOATS[power] }}, {{ ERF_FLOATS[power] }}, near);
     let h{{ power }} = c{{ power }}{% if not loop.first %} + f32_sealed(h{{ power + 1 }} * g, zero){% endif %};
@@ -432,7 +432,7 @@ fn f32_erf{{ suffix }}(x: f32) -> f32 {
     let first = f32_sealed(bend - k * {{ LN2_SHORT[1] }}, zero);
     let r = f32_sealed(f32_sealed({{ ERFC_LOG }} - k * {{ LN2_SHORT[0] }}, zero) + first, zero);
 {{ float_horner(EXP_FLOATS_5, "r", "e") }}
-    let curve = f32_sealed(f32_sealed(f32_sealed(r * r, zero) * e0, zero) + r, zero);
+    let curve = f32_sealed(f32_sealed(f32_clamped(r * r) * e0, zero) + r, zero);
     let rest = bitcast<f32>((bitcast<u32>(1.0f + curve) + (rounded << 23u)) ^ 0x80000000u);
     let high = select(1.0f, a, near);
     let low = select(rest, bend, near);

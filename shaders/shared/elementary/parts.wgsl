@@ -44,7 +44,7 @@ fn exp_parts(x: f32, size: f32) -> vec4<u32> {
 {% for power in range(4, 0, -1) %}
     let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
 {% endfor %}
-    let square = f32_sealed(f * f, zero);
+    let square = f32_clamped(f * f);
     let curve = f32_sealed(0.5f * square + f32_sealed(f32_sealed(h1 * f, zero) * square, zero), zero);
     let rest = curve - low;
     let power = bitcast<u32>(k + 12582912.0f) << 23u;
