@@ -250,7 +250,9 @@ for _name, _found in (
     if hasattr(np, _name):  # NumPy 2.0
         _form_of(getattr(np, _name))(_found)
 
-_form_of(np.repeat)(lambda a, repeats, axis=None: repeat(a if np.ndim(a) else a.reshape(1), repeats, axis=axis))
+_form_of(np.repeat)(
+    lambda a, repeats, axis=None: repeat(a if axis is None or np.ndim(a) else a.reshape(1), repeats, axis=axis)
+)
 _form_of(np.searchsorted)(lambda a, v, side="left", sorter=None: searchsorted(a, v, side=side, sorter=sorter))
 _form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weights, minlength))
 
