@@ -185,11 +185,10 @@ def _find_loop(ufunc: np.ufunc, name: str, values: Sequence[Any], dtype: AnyDTyp
 
 def operand_type(value: Any) -> Any:
     """Return the dtype of an operand; for Python's numbers, which take the dtype of the others, their type."""
-    if isinstance(value, Parameter):
-        return float if value.number_type is float else np.dtype(value.number_type)
-    if type(value) in (int, float, complex):
-        return type(value)
-    return np.dtype(np.bool_) if isinstance(value, bool) else value.dtype
+    number_type = value.number_type if isinstance(value, Parameter) else type(value)
+    if number_type in (int, float, complex):
+        return number_type
+    return np.dtype(number_type) if is_number(value) else value.dtype
 
 
 def _answer_for_all(array: Array, answer: bool) -> Array:

@@ -509,3 +509,12 @@ def test_narrow_results_are_converted_after_they_are_combined(
     steps = np.empty(x.shape, np.int16)
     assert np.add.accumulate(device.asarray(x), axis=1, out=running) is running
     assert_equal(running, np.add.accumulate(x, axis=1, out=steps))
+
+
+def test_any_integer_is_copied(device: gs.Device) -> None:
+    """Assert that integers are Python's in every call: those of later calls are parameters of a program."""
+    for dtype in (np.uint8, np.float16, np.int64):
+        a: Any = device.asarray(np.zeros(3, dtype))
+        for number in (3, 4, 5, 6):
+            np.copyto(a, number)
+            np.testing.assert_array_equal(a.numpy(), number)
