@@ -24,7 +24,7 @@ from gpuscan.device.device_array import DeviceArray, number_in
 from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameter_array import is_float_parameter
+from gpuscan.operators.parameter_array import as_half, is_float_parameter
 from gpuscan.operators.parameters import Parameter, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axis
@@ -132,6 +132,8 @@ def _call_ufunc(
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
+    if dtype is None and all(leaf.dtype == np.float16 for leaf in leaves):
+        values = [as_half(value) for value in values]
     loop = None if dtype is None else _find_loop(ufunc, name, values, np.dtype(dtype))
     if loop is not None:
         # The CPU converts its arrays, which may have dtypes that no device has.

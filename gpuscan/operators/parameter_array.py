@@ -109,6 +109,21 @@ def as_float(number: Parameter) -> Parameter:
     return Parameter(expression)
 
 
+def as_half(number: object) -> object:
+    """Return a number of Python as float16, which it is in NumPy beside arrays of float16; any other value as it is."""
+    if type(number) in (int, float):
+        return _as_half(number)
+    if type(number) is Parameter and number.number_type is float:
+        expression = derive(_as_half, number._expression)
+        return Parameter(expression) if isinstance(expression, Expression) else expression
+    return number
+
+
+def _as_half(number: Any) -> object:
+    with np.errstate(over="ignore"):
+        return np.float16(number)
+
+
 def _bytes_in(number: int, dtype: AnyDType) -> bytes:
     return number.to_bytes(dtype.itemsize, sys.byteorder, signed=dtype.kind == "i").ljust(4, b"\0")
 

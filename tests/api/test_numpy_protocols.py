@@ -518,3 +518,24 @@ def test_any_integer_is_copied(device: gs.Device) -> None:
         for number in (3, 4, 5, 6):
             np.copyto(a, number)
             np.testing.assert_array_equal(a.numpy(), number)
+
+
+def test_numbers_of_python_are_halves_beside_halves(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert NumPy's bits: 0.1 is the nearest half, 2049 is 2048, and 100,000 is infinite."""
+    x = np.array([0.1, 0.5, 3, 1000, 2048, -0.0, np.nan], np.float16)
+    a, made = device.asarray(x), count_shader_modules(device, monkeypatch)
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda v, c: v * c,
+        lambda v, c: v == c,
+        lambda v, c: c > v,
+        lambda v, c: c - v,
+        lambda v, c: np.maximum(v, c),
+    ]
+    for call in calls:
+        for number in (0.1, 0.7, 1e5, 2049, 3):
+            with np.errstate(all="ignore"):
+                wanted = call(x, number)
+            found = call(a, number)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found.numpy(), wanted)
+    assert len(made) <= 2 * len(calls)
