@@ -19,7 +19,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
-from gpuscan.operators.parameter_array import HostArray, ParameterArray, fill_array, is_number_parameter
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, check_init, fill_array, is_number_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
@@ -381,11 +381,16 @@ def _with_split(
         if isinstance(value, Array):
             arrays.append(value)
         elif on_device and is_number_parameter(value):
-            arrays.append(fill_array(value, (), np.asarray(value.present).dtype, field.scalar.dtype))
+            first, dtype = np.asarray(value.present).dtype, field.scalar.dtype
+            number = check_init(value, dtype) if first.kind in "iu" and dtype.kind in "iu" else value
+            arrays.append(fill_array(number, (), first, dtype))
         elif on_device and isinstance(value, ParameterArray):
             arrays.append(value.astype(field.scalar.dtype))
         else:
-            arrays.append(np.asarray(reveal(value)).astype(field.scalar.dtype))
+            known, dtype = np.asarray(reveal(value)), field.scalar.dtype
+            if known.dtype != dtype and known.dtype.kind in "iuO" and dtype.kind in "iu":
+                check_init(known.item(), dtype)
+            arrays.append(known.astype(dtype))
     moved = [device.asarray(leaf) if on_device and device is not None else leaf for leaf in leaves]
     resolved_axis = resolve_axis(axis, tuple(_find_leading_shape([leaf.shape for leaf in leaves])))
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, resolved_axis, device, on_device, key)

@@ -98,6 +98,23 @@ def integer_in(number: Parameter, dtype: AnyDType) -> bytes | Expression:
     return derive(_bytes_in, number._expression, dtype)
 
 
+def check_init(number: Any, dtype: AnyDType) -> Any:
+    """Return an integer, which a dtype of integers has to hold. A parameter raises the error in later calls as well.
+
+    Raises:
+        TypeError: the dtype cannot hold it.
+    """
+    if isinstance(number, Parameter):
+        expression = derive(check_init, number._expression, dtype)
+        return Parameter(expression) if isinstance(expression, Expression) else expression
+    if not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+        raise TypeError(
+            f"init has {number} for a carry of dtype {dtype}, which cannot hold it. Pass an init that fits, or one of "
+            "a wider dtype, such as np.int64(...)"
+        )
+    return number
+
+
 def as_float(number: Parameter) -> Parameter:
     """Return an integer as a float.
 
@@ -110,7 +127,7 @@ def as_float(number: Parameter) -> Parameter:
 
 
 def as_half(number: object) -> object:
-    """Return a number of Python as float16, which it is in NumPy beside arrays of float16; any other value as it is."""
+    """Convert a number of Python to float16, as NumPy does for arrays of float16. Return other values unchanged."""
     if type(number) in (int, float):
         return _as_half(number)
     if type(number) is Parameter and number.number_type is float:

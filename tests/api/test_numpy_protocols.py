@@ -512,7 +512,7 @@ def test_narrow_results_are_converted_after_they_are_combined(
 
 
 def test_any_integer_is_copied(device: gs.Device) -> None:
-    """Assert that integers are Python's in every call: those of later calls are parameters of a program."""
+    """Assert that the dtype of the array holds the integers of all calls, which are parameters of one program."""
     for dtype in (np.uint8, np.float16, np.int64):
         a: Any = device.asarray(np.zeros(3, dtype))
         for number in (3, 4, 5, 6):

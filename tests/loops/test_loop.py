@@ -140,6 +140,19 @@ def test_a_list_of_numbers_is_a_carry(device: gs.Device, init: list[Any]) -> Non
     np.testing.assert_array_equal(ys, [[2, 4, 7, 11, 16], [-1, 1, 5, 12, 23]])
 
 
+def test_a_first_carry_that_does_not_fit_is_refused(device: gs.Device) -> None:
+    """Assert that no integer wraps around before the first step, also where integers are parameters of a program."""
+    x = np.arange(4, dtype=np.uint32)
+    for place in (x, device.asarray(x)):
+        for init in (1, 2, 3, 4, -2, 5, 2**40, 6):
+            if 0 <= init < 2**32:
+                found = gs.loop(lambda c, x: c + x, init, place, device=device).ys
+                np.testing.assert_array_equal(np.asarray(found), init + np.cumsum(x))
+            else:
+                with pytest.raises(TypeError, match=f"init has {init} for a carry of dtype uint32"):
+                    gs.loop(lambda c, x: c + x, init, place, device=device)
+
+
 def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None:
     a = np.array([[0.9, 0.1], [-0.1, 0.9]], F)
     x = np.random.default_rng(1).normal(size=(20, 2)).astype(F)
