@@ -552,9 +552,7 @@ def _hstack(tup: Sequence[object], *, dtype: Kind = None) -> Array:
     return _concatenate(parts, min(parts[0].ndim - 1, 1), dtype=dtype)
 
 
-@_form_of(np.append)
-def _append(arr: object, values: object, axis: int | None = None) -> Array:
-    return _concatenate([arr, values], axis)
+_form_of(np.append)(lambda arr, values, axis=None: _concatenate([arr, values], axis))
 
 
 @_form_of(np.copyto)
