@@ -160,6 +160,7 @@ def compute_dtype(scalar: Scalar) -> AnyDType:
     return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
 
 
+@cache
 def numpy_dtype(dtype: AnyDType) -> AnyDType:
     """Return the dtype that NumPy's own functions take instead: float32 for bfloat16, which is not NumPy's."""
     return np.dtype(np.float32) if dtype.name == BFLOAT16_NAME else dtype

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import os
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from types import EllipsisType, FunctionType, NoneType
@@ -26,7 +25,7 @@ from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, Parameters, is_replaced
-from gpuscan.planning.strategies import STRATEGY_VARIABLE
+from gpuscan.planning.strategies import STRATEGY_KEY, environment
 from gpuscan.sizes import Size
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -356,7 +355,7 @@ def launchable(
                         else (value_type, value)
                     )
                     key += option, part
-            key.append(os.environ.get(STRATEGY_VARIABLE))
+            key.append(environment.get(STRATEGY_KEY))
             whole = tuple(key)
             hash(whole)
         except (_NoKeyError, TypeError, RecursionError):  # TypeError: a part of the key cannot be hashed

@@ -55,10 +55,12 @@ from gpuscan.operators.parameters import Expression, present
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import (
+    STRATEGY_KEY,
     STRATEGY_VARIABLE,
     check_strategy,
     choose_sort_strategy,
     choose_strategy,
+    environment,
     has_few_tiles,
     may_time_out,
     strategy_asked_for,
@@ -98,9 +100,9 @@ _log = logging.getLogger("gpuscan")
 Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 
 
-def strategy_key(strategy: str) -> tuple[str, str | None]:
+def strategy_key(strategy: str) -> tuple[str, object]:
     """Return all of a call's request for a strategy, as a part of a cache key: ``"auto"`` follows the environment."""
-    return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
+    return strategy, environment.get(STRATEGY_KEY) if strategy == "auto" else None
 
 
 def _entries_of(code: str) -> list[dict[str, object]]:

@@ -65,6 +65,9 @@ class DeferringQueue(ABC):
         self.failures = 0
         # What a submission takes here: it falls at once, and grows slowly, since one may be held up by chance.
         self._submission_seconds = TRANSFERS.submission_seconds
+        # The bytes of deferred runs from which on they are submitted.
+        self._most_deferred_bytes = 0.0
+        self._note_submission(TRANSFERS.submission_seconds)
         # Held from the moment at which runs are taken off the list until they are submitted, so that no other
         # submission comes between. A signal handler of the same thread may submit, too.
         self._lock = threading.RLock()
@@ -119,7 +122,7 @@ class DeferringQueue(ABC):
         self._deferred += commands
         self._deferred_runs += 1
         self._deferred_bytes += nbytes
-        if self._is_full():
+        if self._deferred_runs >= TRANSFERS.deferred_runs or self._deferred_bytes >= self._most_deferred_bytes:
             self.flush()
 
     def write_deferred(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
@@ -145,12 +148,11 @@ class DeferringQueue(ABC):
             self._deferred.append(Copy(self._uploads, start, buffer, offset, nbytes))
             self._deferred_bytes += nbytes
 
-    def _is_full(self) -> bool:
-        """Return True if the deferred runs are to be submitted now."""
-        if self._deferred_runs >= TRANSFERS.deferred_runs:
-            return True
-        seconds = self._deferred_bytes / TRANSFERS.most_bytes_per_second
-        return seconds >= TRANSFERS.deferred_submissions * self._submission_seconds
+    def _note_submission(self, seconds: float) -> None:
+        """Learn from what a submission took. Later ones are made of runs that the GPU takes longer for."""
+        self._submission_seconds = min(seconds, self._submission_seconds * TRANSFERS.submission_growth)
+        worth = TRANSFERS.deferred_submissions * self._submission_seconds
+        self._most_deferred_bytes = worth * TRANSFERS.most_bytes_per_second
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
         """Submit the deferred runs and then copies from buffer to buffer, if there are any, in one submission.
@@ -178,8 +180,7 @@ class DeferringQueue(ABC):
                     self._send(commands)
                     self._forget(taken, uploaded)
                     taken = 0
-                seconds = time.perf_counter() - start
-                self._submission_seconds = min(seconds, self._submission_seconds * TRANSFERS.submission_growth)
+                self._note_submission(time.perf_counter() - start)
             except Exception:
                 self.failures += 1
                 if taken and copies:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -150,7 +150,15 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with translate_errors(context), context.lock:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=tile.interval)
-        steps += call.steps("gradient", second, **asdict(tile), strips=strips)
+        steps += call.steps(
+            "gradient",
+            second,
+            channels=tile.channels,
+            times=tile.times,
+            interval=tile.interval,
+            sum_steps=tile.sum_steps,
+            strips=strips,
+        )
         _submit(context, steps, second)
     gradients = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     next_sums = {True: 0, False: 0}

@@ -17,6 +17,10 @@ Strategy: TypeAlias = Literal["auto", "lookahead", "lookback", "fallback", "thre
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)[1:]
 # The environment variable that names the strategy of "auto".
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
+# The dict behind `os.environ`, and the variable's key in it. Each call reads the variable, and `os.environ.get` takes
+# three of the Python calls of a launch.
+environment: dict[object, str | bytes] = getattr(os.environ, "_data")  # noqa: B009 (mypy does not know it)
+STRATEGY_KEY: object = os.environ.encodekey(STRATEGY_VARIABLE)
 
 # The vendors and adapter types for which it is published that workgroups, once started, keep making progress. A litmus
 # test that passed shows that starvation was not seen, not that it cannot happen. For the others, Apple, ARM,

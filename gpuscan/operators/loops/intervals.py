@@ -12,6 +12,11 @@ from gpuscan.operators.expression_graph import BOOL, Node
 Interval: TypeAlias = tuple[int | None, int | None]
 
 
+# Operations whose results have bounds if all operands have, and others whose results may have bounds.
+_ARITHMETIC = frozenset({"absolute", "add", "subtract", "multiply", "left_shift", "bitwise_or", "bitwise_xor"})
+_BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"})
+
+
 class _Intervals(dict[int, Interval]):
     """The intervals of nodes, by their indices. Intervals of constants are made, and so revealed, when they are read.
 
@@ -48,7 +53,12 @@ def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
         return None, None
     limits = np.iinfo(node.scalar.dtype)
     op = node.op
-    if op not in ("remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"):
+    if op in _ARITHMETIC:
+        # If an operand can be any number, so can the result, and the constants beside it need not be revealed.
+        varying = [intervals[arg.index] for arg in node.args if not arg.is_constant]
+        if not varying or (limits.min, limits.max) in varying:
+            return limits.min, limits.max
+    elif op not in _BOUNDED:
         return limits.min, limits.max
     args = [intervals[arg.index] for arg in node.args]
     if op == "remainder":
