@@ -128,6 +128,11 @@ class Scalar(HashedOnce):
         """True if several numbers share a word of storage."""
         return self.per_word > 1
 
+    @cached_property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers, and not for bools."""
+        return self.kind in ("signed", "unsigned")
+
     def wgsl(self, native_int64: bool) -> str:
         """Return the compute type. Without native 64-bit integers, they are two 32-bit words (low, high)."""
         if self.kind == "bool":

@@ -268,7 +268,7 @@ class _Captured:
         pairs = [node for node in constants if node.scalar.kind == "complex"]
         singles = [node for node in constants if node.scalar.kind == "float" and node.scalar.bits <= 32]
         wide = [node for node in constants if node.scalar.kind != "complex" and node.scalar.bits == 64]
-        narrow = [node for node in constants if node.scalar.kind in _INTEGER_KINDS and node.scalar.bits <= 32]
+        narrow = [node for node in constants if node.scalar.is_integer and node.scalar.bits <= 32]
         self.names = {node.index: _parts(f"captured.{function}", 2 * i, 2) for i, node in enumerate(pairs)}
         first = 2 * len(pairs)
         self.names |= {node.index: _parts(f"captured.{function}", first + i, 1) for i, node in enumerate(singles)}
@@ -283,16 +283,12 @@ class _Captured:
         self.floats, self.words = _size_of(floats) // 16, _size_of(words) // 16
 
 
-# The kinds of integers.
-_INTEGER_KINDS = ("signed", "unsigned")
-
-
 def _is_captured(node: Node) -> bool:
     """Return True for a constant that a shader reads from a buffer: a float, or an integer that is not revealed.
 
     An integer is revealed where a shader needs a literal, such as the number of bits of a shift.
     """
-    if node.scalar.kind in _INTEGER_KINDS:
+    if node.scalar.is_integer:
         return type(node.data) is Expression and not node.data.is_revealed
     return node.scalar.kind in ("float", "complex")
 
@@ -313,7 +309,7 @@ def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
     """Return the numbers of constants, as they are computed with, and what fills the last vector of 16 bytes."""
     numbers = [
         derive(_word_of(node.scalar.dtype), node.data)
-        if node.scalar.kind in _INTEGER_KINDS and node.scalar.bits < 32
+        if node.scalar.is_integer and node.scalar.bits < 32
         else node.data
         for node in constants
     ]

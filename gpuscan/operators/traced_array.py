@@ -155,7 +155,7 @@ class Traced(ArrayOperators):
 
     def _is_index_of(self, index: Traced) -> list[Traced]:
         """Return for each entry of a whole array if an index that is known only on the GPU means it."""
-        if index.shape or index.scalar.kind not in ("signed", "unsigned"):
+        if index.shape or not index.scalar.is_integer:
             raise operator_error(
                 "an index that is known only on the GPU must be one integer; write np.where(mask, a, b) for a mask"
             )
@@ -389,7 +389,7 @@ def is_python_integer(value: object) -> bool:
 
 def fits(value: Any, scalar: Scalar) -> bool:
     """Return True unless the value is a Python int that the integer type cannot hold."""
-    if not is_python_integer(value) or scalar.kind not in ("signed", "unsigned"):
+    if not is_python_integer(value) or not scalar.is_integer:
         return True
     limits = np.iinfo(scalar.dtype)
     least, most = int(limits.min), int(limits.max)

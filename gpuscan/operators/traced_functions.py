@@ -130,7 +130,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 @register_form(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    if isinstance(x, Traced) and x.scalar.kind in ("signed", "unsigned"):
+    if isinstance(x, Traced) and x.scalar.is_integer:
         # As in NumPy, a Python number that excludes no number of the type is not a bound.
         limits = np.iinfo(x.dtype)
         low = None if is_python_integer(low) and low <= limits.min else low
@@ -185,14 +185,14 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 def _distance(a: Any, b: Any) -> Any:
     """Return the absolute difference, which of integers is unsigned, since it may be too large for a signed one."""
-    if not isinstance(difference := a - b, Traced) or difference.scalar.kind not in ("signed", "unsigned"):
+    if not isinstance(difference := a - b, Traced) or not difference.scalar.is_integer:
         return abs(difference)
     return (np.maximum(a, b) - np.minimum(a, b)).astype(f"u{difference.scalar.bits // 8}")
 
 
 def _as_float32_if_narrow(x: Any) -> object:
     """Return bools and integers of up to 16 bits, which float32 holds, in float32: NumPy compares them as floats."""
-    is_narrow = isinstance(x, Traced) and (x.scalar.kind == "bool" or x.scalar.kind in ("signed", "unsigned"))
+    is_narrow = isinstance(x, Traced) and (x.scalar.kind == "bool" or x.scalar.is_integer)
     return x.astype(np.float32) if is_narrow and x.scalar.bits <= 16 else x
 
 

@@ -136,7 +136,7 @@ def infix(symbol: str, level: int, left: Text, right: Text) -> Text:
 
 def wrap_integer(text: Text, scalar: Scalar) -> Text:
     """Return a result wrapped into the range of a narrow integer, as NumPy does."""
-    if scalar.bits >= 32 or scalar.kind not in ("signed", "unsigned"):
+    if scalar.bits >= 32 or not scalar.is_integer:
         return text
     if scalar.kind == "signed":
         return call("extractBits", text, "0u", f"{scalar.bits}u")
@@ -223,7 +223,7 @@ def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
     numbers = [node for nodes in fields for node in nodes]
     scalar = numbers[0].scalar
     op = numbers[0].op
-    if len(numbers) > 1 or scalar.kind not in ("signed", "unsigned") or not is_order_free(fields):
+    if len(numbers) > 1 or not scalar.is_integer or not is_order_free(fields):
         return None
     if op not in ATOMICS or (scalar.words > 1 and op in CHOICES):
         return None
@@ -264,7 +264,7 @@ def _neutral_words(node: Node) -> tuple[int, ...] | None:
     if scalar.name in NEUTRAL_WORDS:
         high = NEUTRAL_WORDS[scalar.name].get(node.op)
         return None if high is None else (0,) * (scalar.words - 1) + (high,)
-    if scalar.kind not in ("signed", "unsigned") or node.op not in ATOMICS:
+    if not scalar.is_integer or node.op not in ATOMICS:
         return None
     _, unsigned, signed = ATOMICS[node.op]
     # Only the high word of the greatest and the smallest signed number depends on the sign.
@@ -315,8 +315,7 @@ def low_bits_suffice(nodes: Sequence[Node]) -> bool:
     Then nothing need be wrapped before it is stored.
     """
     return all(
-        (node.op in LOW_BITS or not node.args) and node.scalar.kind in ("signed", "unsigned") and node.scalar.bits < 32
-        for node in nodes
+        (node.op in LOW_BITS or not node.args) and node.scalar.is_integer and node.scalar.bits < 32 for node in nodes
     )
 
 

@@ -384,7 +384,7 @@ def as_scalars(given: AnyArray, scalar: Scalar, what: str) -> AnyArray:
         given = given.astype(np.complex64)
     if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
         cast = given.astype(scalar.dtype)
-        if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):
+        if scalar.is_integer and not np.array_equal(cast, given):
             cast = None
     if cast is None:
         raise TypeError(
@@ -453,7 +453,7 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 def _is_held(dtype: AnyDType, scalar: Scalar) -> bool:
     """Return True if numbers of `scalar` hold every value of the dtype, as far as `as_scalars` asks them to."""
-    if scalar.kind in ("signed", "unsigned"):
+    if scalar.is_integer:
         return np.can_cast(dtype, scalar.dtype, "safe")
     return _RANKS[scalar_of(dtype).kind] <= _RANKS[scalar.kind]
 

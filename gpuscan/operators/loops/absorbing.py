@@ -23,6 +23,7 @@ import numpy as np
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.max_times import stays_nonnegative
 from gpuscan.operators.loops.stage import (
+    NEGATED,
     SIGNS,
     SWAPPED,
     Composition,
@@ -34,9 +35,6 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.loops.tropical import Clamp, ClampMaps, Clamps
 from gpuscan.operators.traced_array import Number
-
-_NEGATED = {"less": "greater_equal", "less_equal": "greater", "equal": "not_equal"}
-_NEGATED |= {other: op for op, other in _NEGATED.items()}
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ class _Maps(NodeForms[_Map]):
             test, limit = SWAPPED.get(test, test), condition.args[0]
         if not limit.is_constant:
             raise LeavesClassError(node, rank=-1)
-        test = _NEGATED[test] if negates else test
+        test = NEGATED[test] if negates else test
         threshold, is_float = limit.value.item(), state.scalar.kind == "float"
         nonnegative = is_float and threshold == 0 and stays_nonnegative(part)
         if test == "equal":

@@ -20,9 +20,9 @@ from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
+from gpuscan.operators.named_operators import INTEGERS
 from gpuscan.operators.traced_array import Number
 
-_INTEGERS = ("signed", "unsigned")
 # The most states of a table of `finite_state`.
 _TABLE_SIZE = 64
 
@@ -89,7 +89,7 @@ class PlusTimes(Semiring):
         kinds = arg.scalar.kind, node.scalar.kind
         own = self.part.states[0].scalar
         keeps = kinds == ("float", "float") or (
-            all(kind in _INTEGERS for kind in kinds) and min(arg.scalar.bits, node.scalar.bits) >= own.bits
+            all(kind in INTEGERS for kind in kinds) and min(arg.scalar.bits, node.scalar.bits) >= own.bits
         )
         if not keeps:
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
@@ -144,9 +144,7 @@ def derive(part: StepPart) -> LoopStage:
     """
     if any(node.scalar.kind == "bool" for node in part.states) or len({node.scalar for node in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
-    masked = (
-        _mask(part.results[0]) if len(part.state_indices) == 1 and part.states[0].scalar.kind in _INTEGERS else None
-    )
+    masked = _mask(part.results[0]) if len(part.state_indices) == 1 and part.states[0].scalar.is_integer else None
     if masked is None:
         return derive_stage(PlusTimes(part), scales=True)
     stage = derive_stage(PlusTimes(Inner(part.step, part.state_indices, part.initial, result=masked[0])), scales=False)

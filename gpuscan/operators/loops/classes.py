@@ -307,15 +307,13 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
             "A choice by the carry has a form if it is a bound, as np.maximum, np.minimum and np.clip are, or if the "
             f"carry takes at most {finite_state.MAX_STATES} values"
         )
-        if any(n.scalar.kind in ("signed", "unsigned") for n in part.states):
+        if any(n.scalar.is_integer for n in part.states):
             advice += ", or if a counter wraps or stops and a mask or the dtype of x, such as x & 127, bounds its steps"
         advice += ". Write it so, or pass "
     advice += 'method="sequential" to gpuscan.loop'
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
-    if any(n.scalar.kind in ("signed", "unsigned") for n in part.states) and any(
-        values is None for values in part.initial
-    ):
+    if any(n.scalar.is_integer for n in part.states) and any(values is None for values in part.initial):
         advice += ". If init is a number or a NumPy array, more forms are possible, since its range is known"
     if several:
         advice += ". A carry is split into parts if its numbers depend on each other in one direction only"

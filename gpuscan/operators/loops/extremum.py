@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.stage import (
+    NEGATED,
     SIGNS,
     SWAPPED,
     Composition,
@@ -29,8 +30,6 @@ from gpuscan.operators.loops.stage import (
     negate_condition,
 )
 from gpuscan.operators.traced_array import Number
-
-_NOT = {"greater": "less_equal", "less_equal": "greater", "less": "greater_equal", "greater_equal": "less"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _stage(part: StepPart, index: int, best: _Update) -> LoopStage:
             valid = graph.apply("logical_and", (valid, negate_condition(graph, nan)), BOOL)
     # "v if not v <= h" replaces NaN, which "v if v > h" keeps.
     replaces_nan = best.negates and value.scalar.kind == "float"
-    op = _NOT[op] if best.negates else op
+    op = NEGATED[op] if best.negates else op
     if best.resets is not None:
         valid = graph.apply("logical_or", (valid, best.resets), BOOL)
         constant = either(graph, constant, best.resets)

@@ -23,16 +23,16 @@ from gpuscan.operators.loops.stage import (
     compute_nodes,
     negate_condition,
 )
+from gpuscan.operators.named_operators import FLOATS, INTEGERS
 from gpuscan.operators.traced_array import Number
 
 # How many numbers of the input are tried as the other argument. Only its size is computed of it.
 _NEAREST = 8
-_INTEGERS, _FLOATS = ("signed", "unsigned"), ("float",)
-_FOLDS: Mapping[str, tuple[np.ufunc, tuple[str, ...]]] = {
-    "gcd": (np.gcd, _INTEGERS),
-    "lcm": (np.lcm, _INTEGERS),
-    "hypot": (np.hypot, _FLOATS),
-    "logaddexp2": (np.logaddexp2, _FLOATS),
+_FOLDS: Mapping[str, tuple[np.ufunc, frozenset[str]]] = {
+    "gcd": (np.gcd, INTEGERS),
+    "lcm": (np.lcm, INTEGERS),
+    "hypot": (np.hypot, FLOATS),
+    "logaddexp2": (np.logaddexp2, FLOATS),
 }
 
 

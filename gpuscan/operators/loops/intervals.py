@@ -12,8 +12,10 @@ from gpuscan.operators.expression_graph import BOOL, Node
 Interval: TypeAlias = tuple[int | None, int | None]
 
 
-# Operations whose results have bounds if all operands have, and others whose results may have bounds.
-_ARITHMETIC = frozenset({"absolute", "add", "subtract", "multiply", "left_shift", "bitwise_or", "bitwise_xor"})
+# The result is bounded if all operands are.
+_PRODUCTS = frozenset({"absolute", "multiply", "left_shift", "bitwise_or", "bitwise_xor"})
+_ARITHMETIC = _PRODUCTS | {"add", "subtract"}
+# The result may be bounded even if an operand is not.
 _BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"})
 
 
@@ -30,8 +32,7 @@ class _Intervals(dict[int, Interval]):
 
     def __missing__(self, index: int) -> Interval:
         constant = self._constants[index]
-        is_integer = constant.scalar.kind in ("signed", "unsigned")
-        interval = self[index] = (int(constant.value),) * 2 if is_integer else (None, None)
+        interval = self[index] = (int(constant.value),) * 2 if constant.scalar.is_integer else (None, None)
         return interval
 
 
@@ -49,12 +50,12 @@ def intervals_of(nodes: Sequence[Node]) -> dict[int, Interval]:
 
 
 def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
-    if node.scalar.kind not in ("signed", "unsigned"):
+    if not node.scalar.is_integer:
         return None, None
     limits = np.iinfo(node.scalar.dtype)
     op = node.op
     if op in _ARITHMETIC:
-        # If an operand can be any number, so can the result, and the constants beside it need not be revealed.
+        # An operand that can be any number lets the result be any number. The constants are not revealed then.
         varying = [intervals[arg.index] for arg in node.args if not arg.is_constant]
         if not varying or (limits.min, limits.max) in varying:
             return limits.min, limits.max
@@ -64,10 +65,6 @@ def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
     if op == "remainder":
         low, high = args[1]
         return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
-    if op in ("minimum", "maximum"):
-        lows, highs = ([interval[i] for interval in args if interval[i] is not None] for i in (0, 1))
-        pick = min if op == "minimum" else max
-        return pick(lows), pick(highs)  # type: ignore[type-var]
     if op == "bitwise_and":
         highs = [high for low, high in args if low is not None and low >= 0]
         known_highs = [high for high in highs if high is not None]
@@ -76,33 +73,51 @@ def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
         return 0, int(limits.max) >> int(node.args[1].value)
     if op == "cast" and node.args[0].scalar == BOOL:
         return 0, 1
-    if op == "cast" and node.args[0].scalar.kind in ("signed", "unsigned"):
+    if op == "cast" and node.args[0].scalar.is_integer:
         low, high = args[0]
         if low is not None and high is not None and low >= limits.min and high <= limits.max:
             return low, high
-    if op == "select":
-        sides = args[1:]
-        if all(low is not None and high is not None for low, high in sides):
-            return min(s[0] for s in sides), max(s[1] for s in sides)  # type: ignore[type-var]
-    known = [(low, high) for low, high in args if low is not None and high is not None]
-    low, high = _exact(op, known) if len(known) == len(args) else (limits.min, limits.max)
+    finite = [(low, high) for low, high in args if low is not None and high is not None]
+    low, high = _product(op, finite) if op in _PRODUCTS and len(finite) == len(args) else combine(op, args)
     # An operation that may overflow may give any number.
-    return (low, high) if limits.min <= low and high <= limits.max else (limits.min, limits.max)
+    is_known = low is not None and high is not None and limits.min <= low and high <= limits.max
+    return (low, high) if is_known else (limits.min, limits.max)
 
 
-def _exact(op: str, args: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the least and the greatest result of an operation that does not overflow; infinities if not known."""
-    unknown = -(2**64), 2**64
+def combine(op: str, args: Sequence[Interval]) -> Interval:
+    """Return the interval of a sum, an extremum or a choice of integers that does not overflow; else no bounds."""
+    if op == "select":
+        return union(args[1:])
+    if op == "negative":
+        ((low, high),) = args
+        return None if high is None else -high, None if low is None else -low
+    if op == "subtract":
+        return combine("add", (args[0], combine("negative", args[1:])))
+    if op == "add":
+        lows, highs = zip(*args, strict=True)
+        return None if None in lows else sum(lows), None if None in highs else sum(highs)
+    if op in ("minimum", "maximum"):
+        pick = min if op == "minimum" else max
+        bounds: list[int | None] = []
+        # One argument is enough for the bound on the side of the extremum.
+        for side, is_enough in zip(zip(*args, strict=True), (op == "maximum", op == "minimum"), strict=True):
+            known = [bound for bound in side if bound is not None]
+            bounds.append(pick(known) if known and (is_enough or len(known) == len(side)) else None)
+        return bounds[0], bounds[1]
+    return None, None
+
+
+def union(intervals: Sequence[Interval]) -> Interval:
+    """Return the smallest interval that contains all of these."""
+    lows, highs = zip(*intervals, strict=True)
+    return None if None in lows else min(lows), None if None in highs else max(highs)
+
+
+def _product(op: str, args: Sequence[tuple[int, int]]) -> Interval:
     if op == "absolute":
         ((a, b),) = args
         return max(a, -b, 0), max(-a, b)
-    if len(args) != 2:
-        return unknown
     (a, b), (c, d) = args
-    if op == "add":
-        return a + c, b + d
-    if op == "subtract":
-        return a - d, b - c
     if op == "left_shift" and 0 <= c <= d < 64:
         op, c, d = "multiply", 2**c, 2**d
     if op == "multiply":
@@ -110,4 +125,4 @@ def _exact(op: str, args: Sequence[tuple[int, int]]) -> tuple[int, int]:
         return min(corners), max(corners)
     if op in ("bitwise_or", "bitwise_xor") and a >= 0 and c >= 0:
         return 0, int(2 ** max(b, d).bit_length()) - 1
-    return unknown
+    return None, None

@@ -36,10 +36,10 @@ from gpuscan.operators.loops.stage import (
     StepPart,
     compute_nodes,
 )
+from gpuscan.operators.named_operators import BITS
 from gpuscan.operators.traced_array import Number
 
 UINT32, UINT64 = scalar_of(np.dtype(np.uint32)), scalar_of(np.dtype(np.uint64))
-_INTEGERS = ("signed", "unsigned")
 # Of fewer bits, the tables of `finite_state` are simpler.
 _LEAST_BITS = 7
 # The most combinations of conditions on x for which the matrix is found.
@@ -183,7 +183,7 @@ class _Forms(NodeForms[_Form]):
             return _Form({}, None, int(node.value) & ones)
         if not part.varies(node):
             return _Form({}, node, 0)
-        if node.scalar.kind not in ("bool", *_INTEGERS):
+        if node.scalar.kind not in BITS:
             raise LeavesClassError(node, rank=-1)
         if op == "input":
             start = _starts(part)[part.number_of(node)]
@@ -318,7 +318,7 @@ class _Forms(NodeForms[_Form]):
         """Return the form of a product or a quotient with a power of two, or of a bit and a constant."""
         first, second = node.args
         factor, number = (first, second) if first.is_constant and node.op == "multiply" else (second, first)
-        if not factor.is_constant or node.scalar.kind not in _INTEGERS:
+        if not factor.is_constant or not node.scalar.is_integer:
             raise LeavesClassError(node, rank=-1)
         value = int(factor.value)
         if value > 0 and value & (value - 1) == 0:
@@ -345,7 +345,7 @@ class _Forms(NodeForms[_Form]):
 
     def _cast(self, node: Node) -> _Form:
         (arg,) = node.args
-        if arg.scalar.kind not in ("bool", *_INTEGERS):
+        if arg.scalar.kind not in BITS:
             raise LeavesClassError(node, rank=-1)
         form, ones = self.of(arg), _all_ones(node.scalar)
         if node.scalar == BOOL:
@@ -365,7 +365,7 @@ class _Forms(NodeForms[_Form]):
 
     def _compare(self, node: Node) -> _Form:
         number, limit = node.args
-        if limit.is_constant and number.scalar.kind in _INTEGERS:
+        if limit.is_constant and number.scalar.is_integer:
             form, value = self.of(number), int(limit.value) & _all_ones(number.scalar)
             bits = self.bits_of(form)
             unsigned = number.scalar.kind == "unsigned" or not bits >> (number.scalar.bits - 1)
@@ -473,7 +473,7 @@ def derive(part: StepPart) -> LoopStage:
         LeavesClassError: the state is no integer, or an operation is not linear.
     """
     graph, kinds = part.graph, {node.scalar.kind for node in part.states}
-    if (kinds == {"bool"} and len(part.states) == 1) or not kinds <= {"bool", *_INTEGERS}:
+    if (kinds == {"bool"} and len(part.states) == 1) or not kinds <= BITS:
         raise LeavesClassError(part.results[0], rank=-1)
     used, grown = -1, _initial_bits(part)
     while used != grown:

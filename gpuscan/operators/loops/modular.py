@@ -25,7 +25,6 @@ from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, de
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.traced_array import Number
 
-_INTEGERS = ("signed", "unsigned")
 UINT32 = scalar_of(np.dtype(np.uint32))
 # Of fewer values, `finite_state` has tables. Only sums of those take fewer instructions here.
 _LEAST = 65
@@ -65,7 +64,7 @@ class Modular(PlusTimes):
         op, args, part = node.op, node.args, self.part
         if op == "remainder" and args[1].is_constant and int(args[1].value) % self.modulus == 0:
             return forms.of(args[0])
-        if op == "cast" and args[0].scalar.kind in _INTEGERS:
+        if op == "cast" and args[0].scalar.is_integer:
             return forms.of(args[0])
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
             factor, other = args if part.varies(args[1]) else args[::-1]
@@ -140,7 +139,7 @@ def _check_range(part: StepPart, modulus: int) -> None:
     intervals = intervals_of(order)
     reach: dict[int, tuple[int, int]] = {}
     for node in order:
-        if node.scalar.kind not in _INTEGERS:
+        if not node.scalar.is_integer:
             continue
         low, high = intervals[node.index]
         limits = np.iinfo(node.scalar.dtype)
@@ -152,7 +151,7 @@ def _check_range(part: StepPart, modulus: int) -> None:
             # A difference of unsigned numbers may always be negative.
             reach[node.index] = (low or 0, high or 0) if is_bounded else (0, int(node.scalar.kind == "unsigned"))
             continue
-        args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.kind in _INTEGERS]
+        args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.is_integer]
         interval = reach[node.index] = _reach(node, args, modulus)
         if interval[0] < limits.min or interval[1] > limits.max:
             why = f"takes the rest of a number that may overflow {node.scalar.name}"
@@ -213,7 +212,7 @@ def derive(part: StepPart) -> LoopStage:
     Raises:
         LeavesClassError: the results are no remainders by one constant, or a sum may overflow.
     """
-    if any(node.scalar.kind not in _INTEGERS for node in part.states) or len({n.scalar for n in part.states}) > 1:
+    if any(not node.scalar.is_integer for node in part.states) or len({n.scalar for n in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
     modulus = _modulus(part)
     _check_range(part, modulus)

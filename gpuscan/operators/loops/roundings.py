@@ -42,7 +42,6 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.traced_array import Number
 
-_INTEGERS = ("signed", "unsigned")
 # No state of 32 bits, nor the difference of two, is as large.
 _FAR = 2**34
 # The powers of m that a map has are below this. A product of two of them is compared in floats.
@@ -180,7 +179,7 @@ class _Roundings(NodeForms[_Rounded]):
                 return self._then(node, state, self._sum(amount))
             if state is args[0]:
                 return self._then(node, state, self._sum(graph.apply("negative", (amount,), INT64)))
-        if node.op == "cast" and node.scalar.kind in _INTEGERS and node.scalar.bits >= args[0].scalar.bits:
+        if node.op == "cast" and node.scalar.is_integer and node.scalar.bits >= args[0].scalar.bits:
             return self.of(args[0])
         raise LeavesClassError(node, rank=1)
 

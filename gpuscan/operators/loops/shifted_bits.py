@@ -136,7 +136,7 @@ def derive(part: StepPart) -> LoopStage:
         LeavesClassError: the state is no single integer, or its bits do not move together.
     """
     state, result = part.states[0], part.results[0]
-    if len(part.state_indices) > 1 or state.scalar.kind not in ("signed", "unsigned"):
+    if len(part.state_indices) > 1 or not state.scalar.is_integer:
         raise LeavesClassError(result, rank=-1)
     form = _Moves(part).of(result)
     limit = state.scalar.bits

@@ -391,6 +391,9 @@ def constant_choice(
 
 # Operations that compare two numbers, and what they say of the two swapped.
 SWAPPED = {"greater": "less", "greater_equal": "less_equal", "less": "greater", "less_equal": "greater_equal"}
+# The same, and what holds if they do not.
+NEGATED = {"greater": "less_equal", "less_equal": "greater", "less": "greater_equal", "greater_equal": "less"}
+NEGATED |= {"equal": "not_equal", "not_equal": "equal"}
 # How laws write comparisons.
 SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 

@@ -469,7 +469,7 @@ class Table(np.ndarray[Any, Any]):
 
 
 def _is_index(part: object) -> bool:
-    return isinstance(part, Traced) and not part.shape and part.scalar.kind in ("signed", "unsigned")
+    return isinstance(part, Traced) and not part.shape and part.scalar.is_integer
 
 
 def _look_up(table: np.ndarray[Any, Any], parts: tuple[Any, ...]) -> Any:

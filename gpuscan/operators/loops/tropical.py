@@ -40,9 +40,9 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
     pass_over_nan,
 )
+from gpuscan.operators.named_operators import INTEGERS
 from gpuscan.operators.traced_array import Number
 
-_INTEGERS = ("signed", "unsigned")
 # Stands for an infinite bound of integers of up to 32 bits: no sum of 2**30 increments reaches a number from it.
 _FAR = 2**62
 
@@ -183,7 +183,7 @@ class Clamps(NodeForms[Clamp]):
     def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         own = part.states[0].scalar
-        self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
+        self.scalar = INT64 if own.is_integer else part.calculus.wide(part.states[0]).scalar
         self.far = _FAR if own.bits < 64 else 2**63 - 1
         self.nan: set[str] = set()
         # The limits that are applied with np.fmax and np.fmin.
@@ -369,7 +369,7 @@ class Clamps(NodeForms[Clamp]):
     def _cast(self, node: Node) -> Clamp:
         (arg,) = node.args
         kinds = arg.scalar.kind, node.scalar.kind
-        if _wraps(node, self.part) or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
+        if _wraps(node, self.part) or (kinds != ("float", "float") and not all(kind in INTEGERS for kind in kinds)):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         return self.of(arg)
 
@@ -432,7 +432,7 @@ def derive(part: StepPart) -> LoopStage:
     Raises:
         LeavesClassError: an operation is none of such maps.
     """
-    if any(node.scalar.kind not in (*_INTEGERS, "float") or node.scalar.name == "uint64" for node in part.states):
+    if any(node.scalar.kind not in (*INTEGERS, "float") or node.scalar.name == "uint64" for node in part.states):
         raise LeavesClassError(part.results[0], rank=-1)
     if len(part.state_indices) > 1:
         return _of_several(part)
@@ -517,7 +517,7 @@ class MaxPlus(Semiring):
 
     def number(self, node: Node) -> Node:
         own = self.part.states[0].scalar
-        scalar = INT64 if own.kind in _INTEGERS else self.calculus.wide(self.part.states[0]).scalar
+        scalar = INT64 if own.is_integer else self.calculus.wide(self.part.states[0]).scalar
         return self.graph.cast(node, scalar)
 
     def zero(self, like: Node) -> Node:

@@ -42,11 +42,10 @@ from gpuscan.elements import compute_dtype
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.affine import Inner
-from gpuscan.operators.loops.intervals import Interval, intervals_of
+from gpuscan.operators.loops.intervals import Interval, combine, intervals_of, union
 from gpuscan.operators.loops.stage import SIGNS, Shape, StepPart
 from gpuscan.operators.loops.step import nodes_on
 
-_INTEGERS = ("signed", "unsigned")
 # The most conditions on the input that are tried in both ways.
 _MAX_CONDITIONS = 4
 # The most integers in a window.
@@ -65,7 +64,7 @@ def find_shapes(part: StepPart) -> Inner | None:
     if len(part.state_indices) > 1:
         return None
     tree = _decide(part, part.results[0], _MAX_CONDITIONS)
-    if part.states[0].scalar.kind not in _INTEGERS:
+    if not part.states[0].scalar.is_integer:
         result = _join(part.graph, tree, {leaf: _cancel(part.graph, leaf) for leaf in _leaves(tree)})
         return None if result is part.results[0] else _with(part, result, {}, (None, None))
     functions = _Functions(part, _leaves(tree))
@@ -126,7 +125,7 @@ def _simplify(graph: Graph, node: Node, args: Sequence[Node]) -> Node:
         for constant, other in (args, args[::-1]) if node.op != "subtract" else (args[::-1],):
             if node.op in ("logical_and", "logical_or") and constant.is_constant:
                 return other if constant.equals(node.op == "logical_and") else constant
-            if node.scalar.kind in _INTEGERS and constant.is_constant:
+            if node.scalar.is_integer and constant.is_constant:
                 if node.op == "multiply" and constant.equals(0):
                     return constant
                 if constant.equals(node.op == "multiply"):
@@ -227,7 +226,7 @@ class _Functions:
         self.outermost = [
             node
             for node in self._varying
-            if (node in used or node in results) and self._totals[node] is not node and node.scalar.kind in _INTEGERS
+            if (node in used or node in results) and self._totals[node] is not node and node.scalar.is_integer
         ]
         self.bounds = self._find_bounds()
 
@@ -250,7 +249,7 @@ class _Functions:
         if initial is None or not np.size(initial):
             return None, None
         bounds: Interval = int(np.min(initial)), int(np.max(initial))
-        constants = {int(node.value) for node in self._order if node.is_constant and node.scalar.kind in _INTEGERS}
+        constants = {int(node.value) for node in self._order if node.is_constant and node.scalar.is_integer}
         steps = sorted({value + d for value in (0, *constants) for d in (-1, 0, 1)})
         while True:
             ranges = self._ranges(bounds)
@@ -258,7 +257,7 @@ class _Functions:
                 ranges[node] if node in ranges else _without_limits(self._free[node.index], node)
                 for node in self.results
             ]
-            wider = _union([bounds, *images])
+            wider = union([bounds, *images])
             if wider == bounds:
                 return bounds
             # A bound moves to the next constant, so that the search ends.
@@ -274,7 +273,7 @@ class _Functions:
         ranges: dict[Node, Interval] = {self.part.states[0]: bounds}
         for node in self._varying:
             total = self._totals[node]
-            if node in ranges or node.scalar.kind not in _INTEGERS:
+            if node in ranges or not node.scalar.is_integer:
                 continue
             if total is not node:
                 if node in self.outermost:
@@ -282,7 +281,8 @@ class _Functions:
                     ranges[node] = (None, None) if curve is None else curve.image
                 continue
             args = [ranges.get(arg) or _without_limits(self._free[arg.index], arg) for arg in node.args]
-            ranges[node] = _combine(node, args)
+            is_cast = node.op == "cast" and node.args[0].scalar.is_integer
+            ranges[node] = _in_type(args[0], node) if is_cast else combine(node.op, args)
         return ranges
 
     # ----- Windows
@@ -398,7 +398,7 @@ def _own_period(node: Node) -> int | None:
     constant = next((arg for arg in reversed(node.args) if arg.is_constant), None)
     if node.op in ("add", "subtract", "negative", "invert") or (node.op == "cast" and node.scalar.bits >= 32):
         return 1
-    if constant is None or constant.scalar.kind not in _INTEGERS:
+    if constant is None or not constant.scalar.is_integer:
         return None
     value = int(constant.value)
     if node.op == "multiply" or (node.op == "left_shift" and node.args[1] is constant):
@@ -495,7 +495,7 @@ def _end(curve: _Curve) -> tuple[str, int, int, int] | None:
 
 def _without_limits(interval: Interval, node: Node) -> Interval:
     """Return an interval without a bound where the limit of a wide type is the only one."""
-    if node.scalar.kind not in _INTEGERS or node.is_constant:
+    if not node.scalar.is_integer or node.is_constant:
         return interval
     limits = np.iinfo(node.scalar.dtype)
     low, high = interval
@@ -507,11 +507,6 @@ def _without_limits(interval: Interval, node: Node) -> Interval:
     )
 
 
-def _union(intervals: Sequence[Interval]) -> Interval:
-    lows, highs = zip(*intervals, strict=True)
-    return None if None in lows else min(lows), None if None in highs else max(highs)
-
-
 def _in_type(interval: Interval, node: Node) -> Interval:
     """Return an interval for a number that wraps around in its type, if that is narrow or has no negative numbers."""
     limits = np.iinfo(node.scalar.dtype)
@@ -520,31 +515,3 @@ def _in_type(interval: Interval, node: Node) -> Interval:
     if wraps or (node.scalar.kind == "unsigned" and (low is None or low < 0)):
         return int(limits.min), int(limits.max) if is_narrow else None
     return interval
-
-
-def _combine(node: Node, args: Sequence[Interval]) -> Interval:
-    """Return the interval of an operation on numbers in some intervals."""
-    op = node.op
-    if op == "select":
-        return _union(args[1:])
-    if op == "cast" and node.args[0].scalar.kind in _INTEGERS:
-        return _in_type(args[0], node)
-    if op == "negative":
-        ((low, high),) = args
-        return None if high is None else -high, None if low is None else -low
-    if op in ("add", "subtract"):
-        (a, b), (c, d) = args
-        if op == "subtract":
-            c, d = None if d is None else -d, None if c is None else -c
-        return None if a is None or c is None else a + c, None if b is None or d is None else b + d
-    if op in ("minimum", "maximum"):
-        pick = min if op == "minimum" else max
-        sides = [[interval[i] for interval in args] for i in (0, 1)]
-        # One argument is enough for the bound on the side of the extremum.
-        enough = [op == "maximum", op == "minimum"]
-        bounds = []
-        for side, is_enough in zip(sides, enough, strict=True):
-            known = [bound for bound in side if bound is not None]
-            bounds.append(pick(known) if known and (is_enough or len(known) == 2) else None)
-        return bounds[0], bounds[1]
-    return None, None
