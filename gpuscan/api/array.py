@@ -25,7 +25,6 @@ from gpuscan.device.device_array import (
     upload_array,
     upload_number,
 )
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.strides import (
     c_strides,
     index_layout,
@@ -233,7 +232,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         self._check_separate()
         values = self._values_for(value, self.shape)
         if self.size:
-            with translate_errors(self._context):
+            with self._context.errors:
                 write_elements(values, self)
 
     def _values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
@@ -634,7 +633,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             >>> y.tolist()
             [1, 2, 3]
         """
-        with translate_errors(self._context):
+        with self._context.errors:
             return Array._of(self.device, duplicate(self))
 
     def __copy__(self) -> Array:

@@ -17,7 +17,6 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements
@@ -260,7 +259,7 @@ def copy_into(targets: list[Array], compacted: Compacted) -> list[Array]:
         check_output_length(target, count)
     for target, entries in zip(targets, compacted.entries, strict=True):
         if entry_bytes(entries):
-            with translate_errors(target._context):
+            with target._context.errors:
                 write_elements(entries._view_as((count, *target.shape[1:]), target.dtype), target[:count])
     return [target if len(target) == count else target[:count] for target in targets]
 

@@ -21,7 +21,6 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.caller_checks import check_buffer, check_encoder, encoding
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import duplicate
@@ -135,7 +134,7 @@ class Plan(Numbered):
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
         # The problem that the kernels of the plan solve.
         self._scanned = scanned
-        with translate_errors(context):
+        with context.errors:
             self._make()
             for kernel in self._kernels:
                 context.pipeline(kernel)
@@ -329,7 +328,7 @@ class Plan(Numbered):
             )
         brings_together = self._scanned.inner != self._spec.inner
         check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
-        with translate_errors(context), context.lock:
+        with context.errors, context.lock:
             self._keep_up()
             sources = find_buffers(context, problem, "src", src, problem.source)
             destinations = find_buffers(context, problem, "dst", dst, problem.destination)

@@ -84,7 +84,7 @@ def _values(rng: np.random.Generator, field: Field, length: int, name: str) -> A
     numbers: Array
     if field.scalar.kind == "bool":
         numbers = rng.random(shape) < 0.5
-    elif field.scalar.kind in ("signed", "unsigned"):
+    elif field.scalar.is_integer:
         info = np.iinfo(dtype)
         numbers = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
     elif field.scalar.kind == "complex":

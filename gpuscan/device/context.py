@@ -149,6 +149,7 @@ class DeviceContext:
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.
         lost: True once the GPU went away.
+        errors: turns the errors of WebGPU inside a ``with`` into gpuscan's own (`translate_errors`).
         lock: held while a run is encoded and submitted, since runs share the tile state.
         run_log: unread reports, and what reports have shown.
         wrong_floats: the steps on float32 with other bits than IEEE 754's, as messages name them; "" if there are none,

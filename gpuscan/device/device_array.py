@@ -14,7 +14,6 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType, Shape
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.caller_checks import check_state, check_usages
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
@@ -206,7 +205,7 @@ class DeviceArray(OnDevice):
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4
-        with translate_errors(self._context):
+        with self._context.errors:
             self._check("COPY_SRC")
             queue, pool = self._context.queue, self._context.pool
             if skipped == 0:
@@ -255,7 +254,7 @@ def _native_dtype(given: AnyDType) -> AnyDType:
 def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
     axes, item_dtype = check_shape(shape), check_dtype(dtype)
-    with translate_errors(context):
+    with context.errors:
         owner = context.allocate(prod(axes) * item_dtype.itemsize)
     return DeviceArray(context, owner.buffer, axes, item_dtype, 0, owner)
 
@@ -281,9 +280,7 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
         if context.queue.recording is not None:
             context.note_constant(owner.buffer, owner)
         if 0 < nbytes <= TRANSFERS.deferred_upload_bytes:
-            padded = np.zeros(-(-nbytes // 4), np.uint32).view(np.uint8)
-            padded[:nbytes].view(array_dtype).reshape(given.shape)[...] = given
-            context.queue.write_deferred(owner.buffer, 0, padded)
+            _write_short(context, owner.buffer, given, array_dtype)
         elif nbytes:
             with context.pause_recording():
                 if given.dtype.newbyteorder("=") == array_dtype or not given.flags.c_contiguous:
@@ -298,17 +295,22 @@ def upload_together(context: DeviceContext, arrays: Sequence[AnyArray]) -> list[
     usage = flags.STORAGE | flags.COPY_SRC | flags.COPY_DST
     usages_and_sizes = [(usage, pool.size_of(array.nbytes)) for array in arrays]
     owners = []
-    with translate_errors(context):
+    with context.errors:
         buffers = pool.take_all(usages_and_sizes)
         for buffer, array, usage_and_size in zip(buffers, arrays, usages_and_sizes, strict=True):
             owners.append(Allocation(pool, buffer, array.nbytes, usage_and_size))
             if array.nbytes > TRANSFERS.deferred_upload_bytes:
                 upload(queue, np.ascontiguousarray(array), buffer)
                 continue
-            words: AnyArray = np.zeros(-(-array.nbytes // 4), np.uint32)
-            np.ndarray(array.shape, array.dtype, words)[...] = array
-            queue.write_deferred(buffer, 0, words.view(np.uint8))
+            _write_short(context, buffer, array, array.dtype)
     return owners
+
+
+def _write_short(context: DeviceContext, buffer: wgpu.GPUBuffer, array: AnyArray, dtype: AnyDType) -> None:
+    """Write a short array to a buffer in C order and another dtype, with the runs that are submitted next."""
+    words: AnyArray = np.zeros(-(-array.size * dtype.itemsize // 4), np.uint32)
+    np.ndarray(array.shape, dtype, words)[...] = array
+    context.queue.write_deferred(buffer, 0, words.view(np.uint8))
 
 
 def upload_changing(

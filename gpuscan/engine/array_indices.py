@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import join_axes
 from gpuscan.elements import scalar_of
@@ -63,7 +62,7 @@ def resolve_indices(
     Returns:
         The numbers of the rows of all axes together, in C order, as uint32; 2**32 - 1 where an index is wrong.
     """
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         flat_indices = empty(context, indices[0].shape, np.uint32)
         if not flat_indices.size:
             return flat_indices
@@ -86,7 +85,7 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
         count: the number of groups.
     """
     context = labels._context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         labels._check("STORAGE")
         numbers = empty(context, labels.shape, np.uint32)
         if not labels.size:
@@ -123,7 +122,7 @@ def take(indexed: IndexedArray) -> DeviceArray:
         DeviceMemoryError: an array exceeds a binding.
     """
     array, context = indexed.array, indexed.array._context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         array._check("STORAGE")
         result = empty(context, indexed.shape, array.dtype)
         if not result.nbytes:
@@ -154,7 +153,7 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
         DeviceMemoryError: an array exceeds a binding.
     """
     array, context, flat_indices = indexed.array, executor.context, indexed.flat_indices
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         array._check("STORAGE")
         values._check("STORAGE")
         if not values.nbytes:

@@ -13,7 +13,6 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
@@ -87,7 +86,7 @@ def compact_on_device(
     most = max_entries(context, leaves)
     if length <= most:
         return _compact_part(executor, leaves, mask, out)
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         if out is None:
             out = [empty(context, leaf.shape, leaf.dtype) for leaf in leaves]
         else:
@@ -303,7 +302,7 @@ def gather_entries(
     unit = gcd(4, entry_bytes(leaf))
     like = leaf if out is None else out
     words = -(-like.nbytes // 4)
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         direct = out is not None and out._is_writable_in_vectors and out.buffer is not leaf.buffer
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
@@ -326,7 +325,7 @@ def indices_of_rows(context: DeviceContext, indices_in_rows: DeviceArray, rows: 
         length: the entries in a row.
     """
     size = rows * length
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         indices = empty(context, (size,), np.uint32)
         numbers, bound = [size, length, indices_in_rows.size], [indices_in_rows._binding(), indices._binding()]
         submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(indices_in_rows))

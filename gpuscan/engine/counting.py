@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Clear
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
@@ -87,7 +86,7 @@ def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArr
         bins: 1 or more.
     """
     context = labels._context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         validation_flag = empty(context, (2,), np.uint32)
         return _count(_check_bindable(labels, "counted"), bins, validation_flag), validation_flag
 
@@ -100,7 +99,7 @@ def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
         edges: the edges of the bins.
     """
     context = values._context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         return _count(_check_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
 
 
@@ -170,7 +169,7 @@ def search(
     context = ordered._context
     own = isinstance(searched, int)
     shape = (searched,) if isinstance(searched, int) else searched.shape
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         indices = empty(context, shape, np.uint32)
         if not indices.size:
             return indices
@@ -226,7 +225,7 @@ def select(
     """
     context, scalar = keys._context, scalar_of(keys.dtype)
     row_length = keys.size // rows
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         bound = _check_bindable(keys, "searched for the first keys")
         selected = empty(context, (rows * kept * scalar.words,), np.uint32)
         bounds = empty(context, (rows,), np.uint32)

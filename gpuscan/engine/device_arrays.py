@@ -15,7 +15,6 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.array_views import ArrayView, view_of_array
 from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES, bind_seeds
 from gpuscan.engine.element_copy import (
@@ -119,7 +118,7 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         problem = with_offsets_on_device(context, problem)
         leaves = [
             leaf if isinstance(leaf, DeviceArray) else upload_array(context, np.asarray(leaf))

@@ -11,7 +11,6 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.strides import c_strides
 from gpuscan.elements import Element, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
@@ -44,7 +43,7 @@ def seeds_by_rows(problem: Problem) -> Problem:
         if isinstance(seed, DeviceArray):
             rows = empty(seed._context, (*others, *field.shape), field.scalar.dtype)
             if rows.nbytes:
-                with translate_errors(seed._context), seed._context.lock:
+                with seed._context.errors, seed._context.lock:
                     seed._check("STORAGE")
                     write_elements(broadcast(in_dtype(seed, rows.dtype), rows.shape), rows)
             seed = rows._view_as((problem.rows, *field.shape))

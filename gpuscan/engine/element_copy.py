@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding, Copy
 from gpuscan.device.strides import c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
@@ -145,7 +144,7 @@ def contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array itself if its elements are neighbours in C order, else a copy in which they are."""
     if array.is_contiguous:
         return array
-    with translate_errors(array._context):
+    with array._context.errors:
         return duplicate(array)
 
 

@@ -12,7 +12,6 @@ from gpuscan.array_types import AnyDType
 from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import broadcast_strides, c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
@@ -92,7 +91,7 @@ def map_elements(
     results = list(out) if out is not None else [empty(context, (*shape, *f.shape), f.scalar.dtype) for f in fields]
     if not any(result.nbytes for result in results):
         return results
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         for array in (*sources, *results):
             array._check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)

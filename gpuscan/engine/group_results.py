@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
     """Return the smallest and the largest label. This waits for the device."""
     context = executor.context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         labels._check("STORAGE")
         flat = contiguous(labels)._view_as((labels.size,))
         if flat.dtype == np.bool_:
@@ -89,7 +88,7 @@ def reduce_groups(
             f"bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. Number the labels "
             'without gaps, by np.unique(groups, return_inverse=True), or pass device="numpy"'
         )
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         given = upload_array(context, narrow_labels(labels, groups)) if isinstance(labels, np.ndarray) else labels
         few = FewLabels(labels_by_rows(problem, bindable_checked(given)), groups)
         by_table = plan_table(executor, problem, few, reduces=True)

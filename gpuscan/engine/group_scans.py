@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import write_to_outputs
@@ -100,7 +99,7 @@ def scan_groups(
         DeviceMemoryError: an array exceeds a binding.
     """
     context = executor.context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         context.strategy(strategy)
         given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):

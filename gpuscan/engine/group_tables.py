@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
@@ -102,7 +101,7 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
             for a table. This waits for the device.
     """
     context = executor.context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         if isinstance(labels, CountedLabels):
             return FewLabels(labels_by_rows(problem, bindable_checked(labels.labels)), labels.groups)
         if isinstance(labels, np.ndarray):

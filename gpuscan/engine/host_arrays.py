@@ -13,7 +13,6 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.transfer import bytes_of
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import launch_of_kind, scan_device, segment_ranks
@@ -91,7 +90,7 @@ def scan_host(
         return copy_to_outputs([array.reshape(problem.results_shape) for array in scanned], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-    with translate_errors(context):
+    with context.errors:
         _Scan(executor, problem, strategy, results, piece_bytes, options).run()
     return results
 

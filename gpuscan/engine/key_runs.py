@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.plan_steps import are_owned, submit_stage
@@ -51,7 +50,7 @@ def reduce_key_runs(executor: Executor, problem: Problem) -> KeyRuns:
     context, length = executor.context, problem.size
     widest = max(4, *(field.storage_bytes for field in problem.destination.fields))
     _check_results(context, length, widest, 4 * KEY_RUNS_AT)
-    with translate_errors(context):
+    with context.errors:
         counts = empty(context, (KEY_RUNS_AT + length,), np.uint32)
         results = scan_device(executor, problem.as_reduction(lists_key_runs=True), count=counts)
     return KeyRuns(results, counts._view_as((length,), offset=4 * KEY_RUNS_AT), counts._view_as((1,)))
@@ -98,7 +97,7 @@ def run_lengths(
     values = keys if values is None else values
     _check_results(context, length, max(4, values.dtype.itemsize))
     most_tiles = -(-length // _MIN_TILE)
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         counts = empty(context, (KEY_RUNS_AT + 2 * most_tiles,), np.uint32)
         dtype, words = words_of_entry(values.dtype.itemsize)
         problem = key_runs_problem(values._view_as((length, words), dtype), keys)

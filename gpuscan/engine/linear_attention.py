@@ -15,7 +15,6 @@ import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding, Clear, Copy, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
@@ -173,7 +172,7 @@ class DeviceAttention:
     def _submit(self, steps: list[Step]) -> None:
         context = self._context
         given = self.q, self.k, self.v, self.g, self.beta, self.initial
-        with translate_errors(context), context.lock:
+        with context.errors, context.lock:
             nbytes = sum(array.nbytes for array in given if array is not None)
             context.submit(steps, nbytes, deferrable=are_owned(*given))
 

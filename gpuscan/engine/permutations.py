@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty, upload_words
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.compaction import entry_bytes, gather_entries, indices_of_rows
 from gpuscan.engine.element_copy import bindable
 from gpuscan.engine.plan_steps import are_owned, submit_stage
@@ -72,13 +71,13 @@ class Permutation:
         self._check(leaf)
         if entry_bytes(leaf) % 4:
             return gather_entries(self._context, leaf, self._inverse, self._count)
-        with translate_errors(self._context), self._context.lock:
+        with self._context.errors, self._context.lock:
             return self._scatter_rows(bindable(leaf), entry_bytes(leaf) // 4, out)
 
     @cached_property
     def _inverse(self) -> DeviceArray:
         """The new index of each entry."""
-        with translate_errors(self._context), self._context.lock:
+        with self._context.errors, self._context.lock:
             return self._scatter_rows(None, 1)
 
     def _scatter_rows(self, leaf: DeviceArray | None, row_words: int, out: DeviceArray | None = None) -> DeviceArray:

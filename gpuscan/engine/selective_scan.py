@@ -11,7 +11,6 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Copy, Dispatch, Step
 from gpuscan.device.transfer import round_up, upload
 from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
@@ -53,7 +52,7 @@ def selective_scan(
     stages = [("totals", [*sources, chunk_ends, sums])] if chunks > 1 else []
     stages += [("outputs", [*sources, outward, y, last, *([chunk_ends] if chunks > 1 else [])])]
     call = _Call(u.shape, decays.shape, inward.shape, outward.shape, chunk)
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         steps: list[Step] = []
         for purpose, bound in stages:
             steps += call.steps("scan", bound, purpose=purpose, later_chunks=chunks > 1)
@@ -106,7 +105,7 @@ def gradient_sources(
     series = round_up(u.size, _ALIGNED_NUMBERS)
     inputs = empty(context, 3 * series, u.dtype)
     ends = empty(context, decays.size + grad_last.size, u.dtype)
-    with translate_errors(context):
+    with context.errors:
         for array, at, into in (
             (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
             (decays, 0, ends), (grad_last, decays.size, ends),
@@ -148,7 +147,7 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     parts = [inputs._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     first = [*parts, ends._view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, interval=tile.interval)
         steps += call.steps(
             "gradient",
@@ -280,7 +279,7 @@ class _GradientTile:
         channels: its channels.
         times: the steps that are loaded together.
         interval: the steps from one checkpoint of the states to the next. An invocation holds the states of all.
-        sum_steps: the steps whose sums over channels are computed together.
+        sum_steps: how many steps are summed over the channels at a time.
     """
 
     channels: int
@@ -289,7 +288,11 @@ class _GradientTile:
     sum_steps: int
 
     def strips(self, varying: int) -> int:
-        """Return in how many strips the channels are summed, so that all invocations sum, for so many weights."""
+        """Return the number of strips of channels, each with its own sum, so that all invocations have a sum.
+
+        Args:
+            varying: how many of the weights B and C depend on time.
+        """
         wanted = self.channels // (4 * self.sum_steps * max(varying, 1))
         return max(min(wanted, self.channels // ARRAYS.min_summed_channels), 1)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuscan.codegen.elementwise_text import LoopText, elementwise_code
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Field, Scalar, word_dtype
@@ -65,7 +64,7 @@ def run_loop(
     """
     check_numbers(context, step)
     others = shape[:axis] + shape[axis + 1 :]
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         code, used = elementwise_code(step, context.capabilities.native_int64)
         inputs = [(i, c, field.count) for i, field in enumerate(fields) for c in range(field.count)]
         results = [(i, c, field.count) for i, field in enumerate(outputs) for c in range(field.count)]

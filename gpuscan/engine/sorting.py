@@ -11,7 +11,6 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.device.reports import SortRun, read_report
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunDescriptor
@@ -125,7 +124,7 @@ def sort_device(
     check_size(context, keys.size, scalar)
     inner = prod(shape[axis + 1 :])
     size = keys.dtype.itemsize
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         keys._check("STORAGE")
         plan = None
         if options.get("tile_size") is None:
@@ -172,7 +171,7 @@ def sort_selected(
     Returns:
         The keys in their dtype, and the words, both as one row.
     """
-    with translate_errors(keys._context), keys._context.lock:
+    with keys._context.errors, keys._context.lock:
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
         plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_payload=True)
@@ -190,7 +189,7 @@ def partition_indices(executor: Executor, indices: DeviceArray, words: DeviceArr
         words: a word of 32 or 64 bits for each index.
     """
     context = executor.context
-    with translate_errors(context), context.lock:
+    with context.errors, context.lock:
         payload = _PAYLOADS[entry_bytes(words)]
         keys = Keys(bindable(indices), scalar_of(indices.dtype), indices.size, False, True, payload, bindable(words))
         plan = plan_sort(

@@ -552,9 +552,9 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # For its gradient: channels, steps of a tile, steps of an interval, and the steps whose sums over channels are
-    # computed together. The first that fits is taken. They need 48, 18 and 14 kB. H200, (8, 2048, 4096) with 16 states,
-    # the gradient alone: 4.4 ms, 4.8 in (32, 16, 8, 2), 6.1 in (32, 16, 8, 8), 4.8 in (64, 16, 4, 4).
+    # For its gradient: the channels, the steps of a tile, the steps of an interval, and the steps that are summed over
+    # the channels at a time. The first entry that fits is taken. They need 48, 18 and 14 kB. H200, (8, 2048, 4096) with
+    # 16 states, the gradient alone: 4.4 ms, 4.8 in (32, 16, 8, 2), 6.1 in (32, 16, 8, 8), 4.8 in (64, 16, 4, 4).
     selective_gradient_tiles: tuple[tuple[int, int, int, int], ...] = ((64, 16, 8, 4), (32, 16, 8, 2), (16, 16, 4, 4))
     # The fewest channels of a sum of the gradient. Not measured: fewer would sum the rest in another kernel.
     min_summed_channels: int = 32

@@ -13,7 +13,6 @@ from gpuscan.api.numpy_calls import read_results
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
-from gpuscan.device.error_translation import translate_errors
 from gpuscan.engine.convolution import convolve
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_array
@@ -354,7 +353,7 @@ def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples
     extra = np.zeros((0, *signal.others)) if start is None else start
     first = np.moveaxis(np.broadcast_to(extra, (len(extra), *signal.others)), 0, axis).astype(samples.dtype)
     if isinstance(samples, Array):
-        with translate_errors(samples._context):
+        with samples._context.errors:
             return Array._of(samples.device, convolve(samples, axis, taps, first))
     return stages.convolve(samples, axis, taps, first)
 
