@@ -41,7 +41,7 @@ from gpuscan.planning.partition import (
     whole_fits,
 )
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tile_shapes import RowTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
@@ -129,7 +129,7 @@ class _Scan:
         transposed = plain and spec.inner == problem.inner == 1
         transposed = transposed and any(transposes_on_device(context, leaf) for leaf in problem.numpy_leaves)
         if transposed and whole_fits(spec, context.capabilities):
-            self._run_parts([Part(spec, 0, spec.length, last=True)], spec, transposed=True)
+            self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
             return
         if spec.inner > 1:
             if self._run_slabs(problem.inner):
@@ -181,10 +181,20 @@ class _Scan:
     # ----- Reductions of rows
 
     def _run_reduction(self) -> None:
-        """Reduce several whole rows at a time, or one long row piece by piece."""
+        """Reduce several whole rows at a time, or one long row piece by piece.
+
+        If rows are reduced in another order than the scan's, pieces of rows would change the bits of floats. Rows that
+        are longer than a piece are placed on the device as a whole then, if it can bind them.
+        """
         spec, problem = self._spec, self._problem
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
+        tile = self._options.get("tile") or slab_tile(self._executor.context, spec)
+        together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
+        needs_whole_rows = isinstance(tile, RowTile) and not spec.combine.order_free and problem.inner == 1
+        if needs_whole_rows and not together and whole_fits(spec, capabilities):
+            self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
+            return
         if spec.rows == 1:
             length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
             sinks: list[DeviceSink] = []
@@ -195,7 +205,6 @@ class _Scan:
             for result, sink in zip(self._results, sinks, strict=True):
                 result[...] = sink.array._read()
             return
-        together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
         if spec.everywhere:
             self._reduce_everywhere(unit, together)
             return
@@ -203,10 +212,9 @@ class _Scan:
             # Whole blocks of tiles give the bits of the whole array.
             whole = unit // math.gcd(unit, spec.row_length)
             together = together // whole * whole or together
-            tile = self._options.get("tile") or slab_tile(self._executor.context, spec)
             self._run_parts(slabs(spec, 1, tile, together, 1), spec, inner=1)
             return
-        self._reduce_row_by_row()
+        self._reduce_row_by_row({**self._options, "tile": tile} if needs_whole_rows else self._options)
 
     def _reduce_everywhere(self, unit: int, together: int) -> None:
         """Reduce several rows at a time in the canonical order, in which slabs begin where spans do.
@@ -235,7 +243,7 @@ class _Scan:
             raise spans_too_long(self._executor.context, spec)
         self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together or spec.rows, 1), spec, inner=1)
 
-    def _reduce_row_by_row(self) -> None:
+    def _reduce_row_by_row(self, options: PlanOptions) -> None:
         problem = self._problem
         moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.numpy_leaves]
         others = moved[0].shape[: len(problem.shape) - 1]
@@ -250,9 +258,7 @@ class _Scan:
                 seeds=None if seeds is None else tuple(seed[row : row + 1] for seed in seeds),
             )
             outputs = [result[row : row + 1] for result in self._results]
-            scan_host(
-                self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
-            )
+            scan_host(self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **options)
 
     # ----- Slabs of rows and columns
 
@@ -289,7 +295,7 @@ class _Scan:
         inner: int | None = None,
         whole: bool = False,
         flipped: bool = False,
-        transposed: bool = False,
+        uploads_whole: bool = False,
         sinks: Sequence[HostSink | DeviceSink] | None = None,
         layout: Layout | None = None,
     ) -> None:
@@ -304,7 +310,7 @@ class _Scan:
             return HostRows(array, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
 
         sources = [
-            DeviceSource(place_on_device(context, leaf), f, 1) if transposed else host(leaf, f)
+            DeviceSource(place_on_device(context, leaf), f, 1) if uploads_whole else host(leaf, f)
             for leaf, f in zip(problem.numpy_leaves, problem.source.fields, strict=True)
         ]
         on_device: list[DeviceArray] = []

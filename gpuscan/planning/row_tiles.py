@@ -24,9 +24,6 @@ def tile_of_rows(spec: ScanSpec, capabilities: Capabilities) -> RowTile | None:
     if spec.inner > 1 or not _can_be_in_any_order(spec, h):
         return None
     row_bytes = spec.row_length * spec.source.storage_bytes
-    # A row that is longer than a piece of host arrays is reduced piece by piece, in the order of the scan.
-    if not spec.combine.order_free and (spec.rows == 1 or row_bytes > h.min_piece_bytes):
-        return None
     if row_bytes < (h.min_single_row_bytes if spec.rows == 1 else h.min_folded_row_bytes):
         return None
     if _has_full_row_tile(spec, capabilities):

@@ -12,6 +12,7 @@ import gpuscan as gs
 from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
+from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
 from tests.oracle import Array, assert_same, boundaries, half_of, one_of, pick_strategies, small_tiles, some
@@ -158,3 +159,19 @@ def test_other_operators_keep_their_order(device: gs.Device) -> None:
         for strategy in pick_strategies(device, rotation):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_long_rows_of_floats(device: gs.Device, dtype: str) -> None:
+    """Assert that arrays on the device, views and NumPy arrays longer than a piece give the same bits."""
+    gpu = as_gpu(device)
+    length = (13 << 20) // np.dtype(dtype).itemsize + 3
+    for rows in one_of(device, ([], [2]), len(dtype)):
+        x = draw_numbers(dtype, (*rows, length))
+        got = gs.reduce(gpu.asarray(x), axis=-1).numpy()
+        exact = x.sum(axis=-1, dtype=np.float64)
+        np.testing.assert_allclose(got, exact, rtol=2e-3 if dtype == "float16" else 1e-6, atol=0.01)
+        wide = np.concatenate([x[..., :3], x], axis=-1)
+        assert_same(gs.reduce(gpu.asarray(wide)[..., 3:], axis=-1).numpy(), got)
+        assert_same(gs.reduce(x, axis=-1, device=gpu), got)
+        assert_same(last(gpu, x, "add", "auto", axis=len(rows), piece_bytes=1 << 20).reshape(got.shape), got)
