@@ -19,6 +19,9 @@ from gpuscan.problem.problem import Problem
 # The lanes of a subgroup on most GPUs.
 _LANES = 32
 
+# The most rows of which an invocation keeps, as bits of a word, if a segment begins there.
+MAX_MARKED_ROWS = 32
+
 # Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.
 _LOOK_BACK_BYTES = 4 * (64 + 2)
 
@@ -36,13 +39,13 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tr
     tile = _tile_of_scan(spec, capabilities)
     if capabilities.adapter_type == "CPU":
         return tile
-    tile = _with_busy_lanes(tile, -(-spec.inner // tile.chunk), heuristics_for(capabilities.adapter_type))
+    tile = _with_busy_lanes(tile, _count_lines(spec, tile.chunk), heuristics_for(capabilities.adapter_type))
     exchanges = subgroups and bool(spec.unaligned_columns)
     return replace(tile, subgroup_size=capabilities.subgroup_size) if exchanges else tile
 
 
 def _with_busy_lanes(tile: ColumnTile, lines: int, h: Heuristics) -> ColumnTile:
-    """Return the tile with fewer columns if many of its lanes have none, given the chunks in a row.
+    """Return the tile with fewer columns if many of its lanes have none, given the chunks of all rows side by side.
 
     Its workgroups are still whole subgroups.
     """
@@ -70,7 +73,10 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     words = spec.item_words * chunk
     following = spec.neighbour_field.words if spec.neighbour_field else 0
     kept = (own_words + following) * chunk  # by an invocation, of each row, while its tile waits
-    columns = min(h.columns, 1 << (-(-spec.inner // chunk) - 1).bit_length())
+    whole = tile_of_short_columns(spec, capabilities, chunk, kept)
+    if whole is not None:
+        return whole
+    columns = min(h.columns, power_above(_count_lines(spec, chunk)))
     if capabilities.adapter_type == "CPU":
         groups = max(1, h.min_column_workgroup // columns)
     else:
@@ -113,8 +119,8 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     return ColumnTile(columns, groups, rows, chunk)
 
 
-def count_reduced_chains(spec: ScanSpec, tile: ColumnTile) -> int:
-    """Return the number of chains of tiles of a reduction down columns."""
+def count_chains(spec: ScanSpec, tile: ColumnTile) -> int:
+    """Return the number of chains of tiles that run down an array side by side."""
     return -(-_count_lines(spec, tile.chunk) // tile.columns)
 
 
@@ -161,6 +167,37 @@ def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: 
     return max((rows for rows in choices if rows <= most and rows * groups < 2 * row_length), default=1)
 
 
+def tile_of_short_columns(spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int) -> ColumnTile | None:
+    """Return the tile that holds whole columns, with as many rows for each invocation as registers hold.
+
+    So invocations exchange as few totals as possible, and no tile waits for another. Return None if columns are longer
+    than a workgroup holds, or if other tiles are as fast.
+
+    Args:
+        spec: the scan.
+        capabilities: the adapter's.
+        chunk: the neighbouring columns that an invocation takes.
+        kept: the words that an invocation keeps of each row.
+    """
+    h = heuristics_for(capabilities.adapter_type)
+    choices = [rows for rows in h.short_column_rows if rows * kept <= h.short_column_words]
+    if spec.segmented:
+        choices = [rows for rows in choices if rows <= MAX_MARKED_ROWS]
+    workgroup = min(h.columns * h.column_groups, max_invocations(capabilities))
+    lines = _count_lines(spec, chunk)
+    capacity = capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES
+    groups = max(1, workgroup // power_above(lines))
+    while groups <= h.short_column_groups:
+        rows = next((rows for rows in choices if rows * groups >= spec.row_length), None)
+        columns = workgroup // groups
+        fits = 4 * spec.item_words * chunk * columns * (groups + 2) <= capacity
+        enough = lines * groups >= h.min_short_column_invocations or groups == h.short_column_groups
+        if rows is not None and fits and enough:
+            return ColumnTile(columns, groups, rows, chunk)
+        groups *= 2
+    return None
+
+
 def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int) -> ColumnTile | None:
     """Return a tile of fewer columns than usual if chains of tiles are few and long, so that there are more chains.
 
@@ -176,7 +213,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     words, workgroup = spec.item_words * chunk, h.columns * h.column_groups
     if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
         return None
-    lines, narrowest_tile = -(-spec.inner // chunk), None
+    lines, narrowest_tile = _count_lines(spec, chunk), None
     narrowest = min(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
     for columns in h.chained_columns:
         if narrowest_tile is not None and columns * chunk * narrowest < h.min_chained_bytes:
@@ -185,7 +222,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         if spec.row_length < h.min_chained_tiles * tile.height:
             break
         narrowest_tile = tile
-        if spec.rows // spec.inner * -(-lines // columns) >= h.min_chains + columns // 3:
+        if -(-lines // columns) >= h.min_chains + columns // 3:
             break
     return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 

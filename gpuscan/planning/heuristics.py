@@ -274,6 +274,18 @@ class Heuristics:
     # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not measured: each is
     # twice the one before, so that no tile is more than half empty.
     column_rows: tuple[int, ...] = (1, 2, 4, 8, 16)
+    # Of columns that a workgroup holds as a whole: the words that an invocation keeps; the numbers of rows that it
+    # takes, few, so that few pipelines are compiled; the most invocations one below the other; and the invocations of a
+    # scan, at least, unless there are as many one below the other as there may be. H200, sums of float32, us in 32 x 8
+    # invocations with powers of two of rows, and with few groups: along axis 1, (4, 5, 1677721) 402 and 74, (8, 10,
+    # 419430) 138 and 74; along axis 0, (3, 11184810) 361 and 71, (24, 1398101) 120 and 80, (61, 546101) 113 and 85,
+    # (170, 7, 28197) 128 and 102. In 16 groups of 16 columns (500, 67109) take 151, and 119 in tiles of long columns,
+    # but (300, 111848) 84 and 89; and (200, 100, 1677) take 91 in two groups of 50 rows, 85 in tiles of long columns.
+    # With half the number of invocations (10, 100000) take 11.7 in place of 8.6.
+    short_column_words: int = 48
+    short_column_rows: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 38, 44)
+    short_column_groups: int = 8
+    min_short_column_invocations: int = 1 << 17
     # The words of an element, and the rows that one invocation takes of it if there is one result of at most two words
     # and columns are at least `min_deep_column` such tiles long. H200, of a copy: maxima of (8, 2048, 1536), unpaired,
     # 0.814 with 24 rows, 0.721 with 22, 0.773 with 16; recurrences of (8, 2048, 1536) and (4, 4096, 2048) 0.926 and
@@ -346,15 +358,17 @@ class Heuristics:
     max_lane_words: int = 256
     # The number of workgroups below which rows are cut into parts, and about how many parts there are then. H100, sums
     # of (336, 99864) uint8: 13.0 us with a workgroup for each row, 23 us in parts by two dispatches. With 396, 528 and
-    # 792 parts by look-back, sums of (47, 713927) uint8: 14.4, 14.6 and 15.9 us.
+    # 792 parts by look-back, sums of (47, 713927) uint8: 14.4, 14.6 and 15.9 us. H200, with 264, 396, 528 and 1056
+    # parts by two dispatches, sums of 2^25 float32: 38.6, 38.6, 39.1 and 40.1 us; of float16 25.0, 24.9, 25.0 and 26.0.
     min_row_workgroups: int = 264
-    row_part_workgroups: int = 528
+    row_part_workgroups: int = 396
     # The loads of a whole workgroup that a row takes, at least, before it is cut. Not measured: they take about as long
     # as the second dispatch.
     min_row_batches: int = 8
-    # Bytes of a single row, at least. H100, sums of 2^25 int32: 51.9 us in 528 parts, 57.7 us in the tiles of scans; of
-    # 2^22 in 1056 parts 11.2 and 10.6 us.
-    min_single_row_bytes: int = 24 << 20
+    # Bytes of a single row, at least. H200, sums in 396 parts and in the tiles of scans: 8 MiB of float32 9.3 and 9.3
+    # us, 16 MiB 10.7 and 11.2, of float16 10.3 and 11.7; 128 MiB of float32 38.6 and 46.4, 64 MiB of float16 24.9 and
+    # 38.3.
+    min_single_row_bytes: int = 12 << 20
     # Bytes of the columns of a row, at most; and about how many parts of columns there are. H100, 132, 264 and 528
     # parts: sums of (3355443, 10) uint8 21.7, 20.4 and 20.6 us, maxima of (1118481, 30) float16 66, 49 and 44 us. Sums
     # of 154 columns of float32 take longer than in tiles of columns.
@@ -489,6 +503,8 @@ CPU = replace(
     min_column_workgroup=8,
     # An invocation keeps its rows on the stack, so it may take many. Not measured on record: few need them.
     column_rows=(1, 4, 16, 64),
+    # Not measured: the tiles of longer columns are taken.
+    short_column_rows=(),
     column_register_words=192,
     deep_column_rows=(),
     min_waiting_chains=None,

@@ -9,7 +9,7 @@ from functools import cached_property
 from gpuscan.elements import intern_value
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.column_tiles import column_tile, count_reduced_chains
+from gpuscan.planning.column_tiles import column_tile, count_chains
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import (
@@ -411,7 +411,7 @@ def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int
     """Return the number of tiles, and the dispatches with their numbers of workgroups."""
     if spec.reduces_rows:
         return stages_of_reduction(kernel, tile, spec)
-    chains = spec.rows // spec.inner * -(-spec.inner // tile.width)
+    chains = count_chains(spec, tile)
     tiles = chains * -(-spec.row_length // tile.height)
     least = kernel.heuristics.min_waiting_chains
     if kernel.strategy == "lookback" and least is not None and chains >= least:
@@ -429,7 +429,7 @@ def stages_of_reduction(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tup
     """Return the number of tiles, and the dispatches with their numbers of workgroups, of a reduction down columns."""
     # The shaders compute the rows of an invocation from the number of tiles.
     kernel = replace(kernel, tile=replace(tile, rows=1))
-    chains = count_reduced_chains(spec, tile)
+    chains = count_chains(spec, tile)
     tiles = chains * -(-spec.row_length // tile.height)
     if kernel.strategy == "alone":
         return tiles, [(kernel, tiles)]

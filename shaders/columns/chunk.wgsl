@@ -23,26 +23,19 @@ fn pick_chunk(condition: bool, yes: Chunk, no: Chunk) -> Chunk {
     );
 }
 
-{% if kernel.reduces_columns %}
 // The chunks of a row. The lanes of a tile take neighbouring chunks, also of several outer arrays.
 fn lines_of_inner() -> u32 {
     return (params.inner + CHUNK - 1u) / CHUNK;
 }
 
-fn chains_of_columns() -> u32 {
-    let lines = params.length / (params.row_length * params.inner) * lines_of_inner();
-    return (lines + COLUMNS - 1u) / COLUMNS;
-}
-{% else %}
-// Strips of columns, COLUMNS * CHUNK wide, over all outer arrays: a chain of tiles runs down each.
-fn strips_of_inner() -> u32 {
-    return (params.inner + COLUMNS * CHUNK - 1u) / (COLUMNS * CHUNK);
+fn count_outer_arrays() -> u32 {
+    return params.length / (params.row_length * params.inner);
 }
 
+// A chain of tiles runs down each COLUMNS neighbouring chunks.
 fn chains_of_columns() -> u32 {
-    return params.length / (params.row_length * params.inner) * strips_of_inner();
+    return (count_outer_arrays() * lines_of_inner() + COLUMNS - 1u) / COLUMNS;
 }
-{% endif %}
 {% if kernel.has_bools %}
 
 // Bools are stored in workgroup memory as words: see Kernel.has_bools.

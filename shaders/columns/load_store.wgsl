@@ -24,24 +24,17 @@ fn rows_of_tile() -> u32 {
     return (params.row_length + tiles - 1u) / tiles;
 }
 
+{% endif %}
+// Return the chunk of a lane. The column of a lane without one is params.inner.
 fn position_of(tile: u32, lane: u32) -> Position {
     let chains = chains_of_columns();
     let chain = tile % chains;
     let tile_row = tile / chains;
     let line = chain * COLUMNS + lane;
     let outer = line / lines_of_inner();
-    let column = (line - outer * lines_of_inner()) * CHUNK;
-    return Position(outer, column, tile_row * rows_of_tile(), chain, tile_row);
+    let column = select(params.inner, (line - outer * lines_of_inner()) * CHUNK, outer < count_outer_arrays());
+    return Position(outer, column, tile_row * {{ "rows_of_tile()" if kernel.reduces_columns else "(GROUPS * ROWS)" }}, chain, tile_row);
 }
-{% else %}
-fn position_of(tile: u32, lane: u32) -> Position {
-    let strips = strips_of_inner();
-    let chains = chains_of_columns();
-    let chain = tile % chains;
-    let tile_row = tile / chains;
-    return Position(chain / strips, ((chain % strips) * COLUMNS + lane) * CHUNK, tile_row * (GROUPS * ROWS), chain, tile_row);
-}
-{% endif %}
 
 fn element_index(position: Position, row: u32) -> u32 {
 {% if spec.reverse %}
@@ -202,7 +195,7 @@ fn edges_of(position: Position, invocation: u32) -> Edges {
 {% if kernel.subgroups %}
     let lane = invocation % COLUMNS;
     let subgroup_lane = invocation % SUBGROUP_SIZE;
-    let has_left = (lane > 0u) & (subgroup_lane > 0u) & (size > 0u);
+    let has_left = (lane > 0u) & (subgroup_lane > 0u) & (size > 0u) & (position.column > 0u);
     let is_last = (lane + 1u == COLUMNS) | (subgroup_lane + 1u == SUBGROUP_SIZE) | (position.column + CHUNK >= params.inner);
     return Edges(size, select(0u, 0xffffffffu, has_left), select(0u, 0xffffffffu, is_last));
 {% else %}
