@@ -24,7 +24,7 @@ from gpuscan.operators.user_wgsl import isolate_user_code
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrap_integer
 from gpuscan.planning.kernel import KEY_RUNS_AT, MOVED, OTHERS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
-from gpuscan.planning.tile_shapes import ColumnTile
+from gpuscan.planning.tile_shapes import MAX_MARKED_ROWS, ColumnTile
 from gpuscan.templates import leave_out_unused, render
 
 
@@ -103,7 +103,7 @@ class KernelText:
     def packs_column_heads(self) -> bool:
         """True if the head flags of columns are kept as bits of a word while the tile waits."""
         tile = self.kernel.tile
-        return isinstance(tile, ColumnTile) and self.kernel.heads_cut_off and tile.rows <= 32
+        return isinstance(tile, ColumnTile) and self.kernel.heads_cut_off and tile.rows <= MAX_MARKED_ROWS
 
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 

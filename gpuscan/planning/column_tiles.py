@@ -10,17 +10,14 @@ from gpuscan.operators.code import MAX_SHORT_CHARACTERS
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.row_tiles import tile_of_few_columns
-from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.planning.tile_shapes import ColumnTile, power_above, power_below
+from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec, scan_spec
+from gpuscan.planning.tile_shapes import MAX_MARKED_ROWS, ColumnTile, power_above, power_below
 from gpuscan.planning.tiles import max_invocations
 from gpuscan.problem.column_vectors import can_be_vectors
 from gpuscan.problem.problem import Problem
 
 # The lanes of a subgroup on most GPUs.
 _LANES = 32
-
-# The most rows of which an invocation keeps, as bits of a word, if a segment begins there.
-MAX_MARKED_ROWS = 32
 
 # Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.
 _LOOK_BACK_BYTES = 4 * (64 + 2)
@@ -104,6 +101,8 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """
     h = heuristics_for(capabilities.adapter_type)
     chunk = min_chunk(spec.source, spec.destination)
+    while _can_be_wider(spec, h, chunk):
+        chunk *= 2
     capacity = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * chunk)
     workgroup = min(h.reduced_workgroup, max_invocations(capabilities), power_below(capacity))
     lines = _count_lines(spec, chunk)
@@ -117,6 +116,24 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     while rows < h.max_reduced_rows and chains * -(-spec.row_length // (groups * rows)) > h.reduced_tiles:
         rows *= 2
     return ColumnTile(columns, groups, rows, chunk)
+
+
+def _can_be_wider(spec: ScanSpec, h: Heuristics, chunk: int) -> bool:
+    """Return True if an invocation of a reduction can load twice as many columns, and still all rows together."""
+    narrowest = min(field.storage_bytes for field in spec.source.fields)
+    whole = spec.inner % (2 * chunk) == 0 and 2 * chunk * narrowest <= ACCESS_BYTES
+    together = count_loads(spec, h, 2 * chunk, spec.row_length) == spec.row_length
+    return whole and together and _count_lines(spec, 2 * chunk) >= h.min_wide_lines
+
+
+def count_loads(spec: ScanSpec, h: Heuristics, chunk: int, rows: int) -> int:
+    """Return how many rows an invocation of a reduction loads at a time: as many each time, of these rows.
+
+    If it loaded as many as it can, it would load the last row several times.
+    """
+    most = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
+    most = max(1, most // (spec.source.storage_bytes * chunk // 4))
+    return -(-rows // -(-rows // most))
 
 
 def count_chains(spec: ScanSpec, tile: ColumnTile) -> int:

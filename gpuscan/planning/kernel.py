@@ -278,9 +278,7 @@ class Kernel(HashedOnce):
         """The rows, or chunks, that an invocation of a reduction loads before it combines them."""
         if isinstance(self.tile, RowTile):
             return self.tile.loads
-        h = self.heuristics
-        most = h.long_words_in_flight if self.spec.has_long_functions else h.reduced_words_in_flight
-        return max(1, most // (self.spec.source.storage_bytes * self.tile.chunk // 4))
+        return self.tile.rows if isinstance(self.tile, ColumnTile) else 1
 
     @property
     def reduces_in_any_order(self) -> bool:

@@ -179,11 +179,11 @@ def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: Tile | None
     return max(seeds, plan_scan(spec, capabilities, "three_dispatch", "", tile=tile).state_bytes) <= limit
 
 
-def narrow_tile(tile: Tile, columns: int) -> Tile:
-    """Return the tile for a slab of this many columns: of the same height, so that the bits stay, but narrower."""
+def narrow_tile(tile: Tile, outer: int, columns: int) -> Tile:
+    """Return the tile for a slab of some columns of some arrays: as high, for the same bits, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
-    wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
+    wanted = 1 << (outer * -(-columns // tile.chunk) - 1).bit_length()
     return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU.min_column_workgroup // tile.groups))))
 
 
@@ -218,7 +218,7 @@ def slab_size(
             if columns == 0:
                 return 0, 0
         part = replace(spec, rows=together * columns, inner=columns if spec.inner > 1 else 1)
-        if auxiliary_fits(part, capabilities, narrow_tile(tile, columns)):
+        if auxiliary_fits(part, capabilities, narrow_tile(tile, together, columns)):
             return together, columns
         if together == 1 and columns <= max(4, chunk):
             return 0, 0
@@ -229,7 +229,7 @@ def slab_size(
 def slabs(spec: ScanSpec, inner: int, tile: Tile, together: int, columns: int) -> Iterator[Part]:
     """Cut an array (outer, row_length, inner) into slabs of `together` outer arrays and `columns` columns."""
     outer = spec.rows // inner
-    tile = narrow_tile(tile, columns)
+    tile = narrow_tile(tile, together, columns)
     for first in range(0, outer, together):
         outers = slice(first, min(first + together, outer))
         for column in range(0, inner, columns):

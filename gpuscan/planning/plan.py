@@ -9,7 +9,7 @@ from functools import cached_property
 from gpuscan.elements import intern_value
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.column_tiles import column_tile, count_chains
+from gpuscan.planning.column_tiles import column_tile, count_chains, count_loads
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import (
@@ -427,10 +427,12 @@ def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int
 
 def stages_of_reduction(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int, list[tuple[Kernel, int]]]:
     """Return the number of tiles, and the dispatches with their numbers of workgroups, of a reduction down columns."""
-    # The shaders compute the rows of an invocation from the number of tiles.
-    kernel = replace(kernel, tile=replace(tile, rows=1))
     chains = count_chains(spec, tile)
-    tiles = chains * -(-spec.row_length // tile.height)
+    tiles_of_chain = -(-spec.row_length // tile.height)
+    tiles = chains * tiles_of_chain
+    # The shaders compute the rows of an invocation from the number of tiles. Those of the tile are loaded at a time.
+    rows = -(-spec.row_length // (tiles_of_chain * tile.groups))
+    kernel = replace(kernel, tile=replace(tile, rows=count_loads(spec, kernel.heuristics, tile.chunk, rows)))
     if kernel.strategy == "alone":
         return tiles, [(kernel, tiles)]
     return tiles, [(reduction_of(kernel), tiles), (kernel, chains)]

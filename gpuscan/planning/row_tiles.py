@@ -9,7 +9,7 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.tile_shapes import RowTile, power_above, power_below
-from gpuscan.planning.tiles import max_invocations, tile_shape
+from gpuscan.planning.tiles import max_invocations
 
 # The widest element, in words. Lanes that load wider ones do not load neighbouring words.
 MAX_WORDS = 4
@@ -25,8 +25,6 @@ def tile_of_rows(spec: ScanSpec, capabilities: Capabilities) -> RowTile | None:
         return None
     row_bytes = spec.row_length * spec.source.storage_bytes
     if row_bytes < (h.min_single_row_bytes if spec.rows == 1 else h.min_folded_row_bytes):
-        return None
-    if _has_full_row_tile(spec, capabilities):
         return None
     chunk = _chunk_of(spec, ACCESS_BYTES if row_bytes >= h.min_vector_row_bytes else 4)
     loads, workgroup = _loads_and_workgroup(spec, capabilities, chunk, 1)
@@ -78,14 +76,6 @@ def _can_be_in_any_order(spec: ScanSpec, h: Heuristics) -> bool:
         return False
     depends_on_order = spec.reverse or spec.carried or spec.carry_out or spec.field_offsets or spec.index_step
     return not depends_on_order and spec.item_words <= MAX_WORDS
-
-
-def _has_full_row_tile(spec: ScanSpec, capabilities: Capabilities) -> bool:
-    """Return True if a tile that ends where rows do holds a whole row, and loads wide vectors."""
-    tile = tile_shape(spec, capabilities)
-    narrowest = min(field.storage_bytes for field in spec.source.fields)
-    wide = tile.chunk * narrowest >= (ACCESS_BYTES if narrowest < 4 else ACCESS_BYTES // 2)
-    return tile.per_row and spec.row_length <= tile.tile_size and wide
 
 
 def _chunk_of(spec: ScanSpec, nbytes: int) -> int:

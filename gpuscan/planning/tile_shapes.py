@@ -138,6 +138,10 @@ class RowTile(_OfOneStep):
         return self.workgroup_size // self.lanes
 
 
+# The most rows of which one word says where segments begin.
+MAX_MARKED_ROWS = 32
+
+
 @dataclass(frozen=True)
 class ColumnTile(_OfOneStep):
     """Divide rows and columns among a workgroup, for a scan along an axis that is not the last.
