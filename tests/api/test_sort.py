@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -21,6 +22,11 @@ DTYPES = [
 LENGTHS = (1, 33, 2047, 2049, 5000)
 
 
+def bits_of(array: Any) -> bytes:
+    """Return the bytes of an array, wherever it is."""
+    return np.ascontiguousarray(np.asarray(array)).tobytes()
+
+
 def keys_of(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> Array:
     """Return keys of every size, many of them equal. Of floats, a part is zeros of both signs, infinities and NaNs."""
     rng = np.random.default_rng(seed)
@@ -35,14 +41,20 @@ def keys_of(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.where(rng.random(shape) < 0.5, keys, rng.choice(special, shape))
 
 
+def comparable(array: Any) -> Array:
+    """Return an array that NumPy's tests compare: bfloat16 as float32."""
+    found = np.asarray(array)
+    return found.astype(np.float32) if found.dtype == ml_dtypes.bfloat16 else found
+
+
 def order_of(keys: Array, axis: int = -1, descending: bool = False) -> Array:
     """Return NumPy's stable order. To descend, flip the order of the flipped array, and put NaN at the end."""
-    comparable = keys.astype(np.float32) if keys.dtype == ml_dtypes.bfloat16 else keys
+    numbers = comparable(keys)
     if not descending:
-        return np.argsort(comparable, axis=axis, kind="stable")
+        return np.argsort(numbers, axis=axis, kind="stable")
     last = keys.shape[axis] - 1
-    order = np.flip(last - np.argsort(np.flip(comparable, axis), axis=axis, kind="stable"), axis)
-    is_nan = np.take_along_axis(comparable != comparable, order, axis)
+    order = np.flip(last - np.argsort(np.flip(numbers, axis), axis=axis, kind="stable"), axis)
+    is_nan = np.take_along_axis(numbers != numbers, order, axis)
     return np.take_along_axis(order, np.argsort(is_nan, axis=axis, kind="stable"), axis)
 
 
@@ -281,3 +293,39 @@ def test_dates(device: gs.Device, dtype: str) -> None:
     assert_same(values, order)
     with pytest.raises(gs.UnsupportedDtypeError, match=r"x\.view\(np\.int64\)"):
         gs.sort_by_key(x[:, 2], device.asarray(np.arange(300)))
+
+
+# ----- Segments
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_sorted_segments(device: gs.Device, dtype: Any) -> None:
+    """Assert that each segment is sorted by itself, along every axis, with offsets anywhere."""
+    for shape, axis, offsets in (
+        ((3000,), 0, [0, 1, 1, 900, 2990, 3000]),
+        ((7, 50), 1, [0, 20, 50]),
+        ((9, 4), 0, [0, 0, 9]),
+    ):
+        keys = keys_of(dtype, shape, 4)
+        pairs = list(pairwise(offsets))
+        for descending in (False, True):
+            parts = [
+                order_of(np.take(keys, range(low, high), axis), axis, descending) + low
+                for low, high in pairs
+                if high > low
+            ]
+            wanted = np.concatenate(parts, axis)
+            ordered = np.take_along_axis(keys, wanted, axis)
+            for segments in (offsets, device.asarray(np.array(offsets))):
+                places = gs.argsort(device.asarray(keys), axis=axis, descending=descending, segments=segments)
+                np.testing.assert_array_equal(np.asarray(places), wanted)
+            for where in (device, "numpy"):
+                found = gs.sort(keys, axis=axis, descending=descending, segments=offsets, device=where)
+                assert bits_of(found) == ordered.tobytes()
+                np.testing.assert_array_equal(
+                    gs.argsort(keys, axis=axis, descending=descending, segments=offsets, device=where), wanted
+                )
+    for wrong in ([0, 5], [0, 9, 4, 9], [1, 9]):
+        for there in (keys, device.asarray(keys)):
+            with pytest.raises(ValueError, match="segments"):
+                gs.sort(there, axis=0, segments=wrong)
