@@ -284,6 +284,23 @@ class ScanGradientOptions(TypedDict, total=False):
     reproducible: str | None
 
 
+class DecayOptions(TypedDict, total=False):
+    """The options of `gpuscan.signal.ewm_mean`."""
+
+    alpha: float | None
+    com: float | None
+    span: float | None
+    halflife: float | None
+    axis: int
+    adjust: bool
+
+
+class VarianceOptions(DecayOptions, total=False):
+    """The options of `gpuscan.signal.ewm_var`."""
+
+    bias: bool
+
+
 class QuantileOptions(TypedDict, total=False):
     """The options of `gpuscan.quantile` and `gpuscan.median`, but for the axes."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
+from gpuscan.api.array import Array
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
@@ -15,7 +16,16 @@ from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_flag
 from gpuscan.signal.signals import Fields, Number, Signal, signal_of
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
+    from gpuscan.api.annotations import DecayOptions
+
+
+@overload
+def ewm_mean(x: Array, **options: Unpack[DecayOptions]) -> Array: ...
+@overload
+def ewm_mean(x: ArrayLike, **options: Unpack[DecayOptions]) -> AnyArray: ...
 def ewm_mean(
     x: object,
     *,
@@ -25,7 +35,7 @@ def ewm_mean(
     halflife: float | None = None,
     axis: int = -1,
     adjust: bool = True,
-) -> Any:
+) -> object:
     """Return the exponentially weighted mean, as pandas' ``x.ewm(alpha=alpha, adjust=adjust).mean()`` does.
 
     With ``adjust=True``, ``y[t] = (x[t] + q x[t-1] + q² x[t-2] + …) / (1 + q + q² + …)`` with ``q = 1 - alpha``; with

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
+from gpuscan.api.array import Array
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
@@ -14,7 +15,16 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.signal.exponential_mean import make_recursive, make_weighted_mean, real_signal, smoothing_factor
 from gpuscan.signal.signals import Fields, Number
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
+    from gpuscan.api.annotations import VarianceOptions
+
+
+@overload
+def ewm_var(x: Array, **options: Unpack[VarianceOptions]) -> Array: ...
+@overload
+def ewm_var(x: ArrayLike, **options: Unpack[VarianceOptions]) -> AnyArray: ...
 def ewm_var(
     x: object,
     *,
@@ -25,7 +35,7 @@ def ewm_var(
     axis: int = -1,
     adjust: bool = True,
     bias: bool = False,
-) -> Any:
+) -> object:
     """Return the exponentially weighted variance, as pandas' ``x.ewm(alpha=alpha, …).var(bias=bias)`` does.
 
     Let ``w[t], w[t-1], …`` be the weights and ``m`` the mean of `ewm_mean`, and ``W`` the sum of the weights.

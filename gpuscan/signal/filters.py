@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,7 +30,17 @@ MAX_FURTHER_ZEROS = 4
 STATE_TOLERANCE = 1e-8
 
 
-def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike | None = None) -> Any:
+@overload
+def lfilter(b: ArrayLike, a: ArrayLike, x: Array, axis: int = ..., zi: None = ...) -> Array: ...
+@overload
+def lfilter(b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = ..., zi: None = ...) -> AnyArray: ...
+@overload
+def lfilter(b: ArrayLike, a: ArrayLike, x: Array, axis: int = ..., zi: ArrayLike = ...) -> tuple[Array, Array]: ...
+@overload
+def lfilter(
+    b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = ..., zi: ArrayLike = ...
+) -> tuple[AnyArray, AnyArray]: ...
+def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike | None = None) -> object:
     """Return a signal filtered by a rational transfer function, as `scipy.signal.lfilter` does.
 
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
@@ -121,7 +131,15 @@ def filter_from(b: ArrayLike, a: ArrayLike, x: Any, axis: int, zi: Any, *, stead
     return signal.answer(y, _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start))
 
 
-def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None) -> Any:
+@overload
+def sosfilt(sos: object, x: Array, axis: int = ..., zi: None = ...) -> Array: ...
+@overload
+def sosfilt(sos: object, x: ArrayLike, axis: int = ..., zi: None = ...) -> AnyArray: ...
+@overload
+def sosfilt(sos: object, x: Array, axis: int = ..., zi: ArrayLike = ...) -> tuple[Array, Array]: ...
+@overload
+def sosfilt(sos: object, x: ArrayLike, axis: int = ..., zi: ArrayLike = ...) -> tuple[AnyArray, AnyArray]: ...
+def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None) -> object:
     """Return a signal filtered by a chain of second-order sections, as `scipy.signal.sosfilt` does.
 
     Section i is ``y[t] = b0 x[t] + b1 x[t-1] + b2 x[t-2] - a1 y[t-1] - a2 y[t-2]``, with
@@ -191,10 +209,10 @@ def section_table(sos: object) -> Floats:
 def _sum_of_parts(b: AnyArray, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None) -> Any:
     """Return what `lfilter` does for a complex numerator. The states before the first sample go through one part."""
     if zi is None:
-        real, imag = (lfilter(part, a, x, axis) for part in (b.real, b.imag))
+        real, imag = (filter_from(part, a, x, axis, None) for part in (b.real, b.imag))
         return real + 1j * imag
     nothing = np.zeros(zi.shape if isinstance(zi, Array) else np.shape(zi))
-    (real, ends), (imag, more) = lfilter(b.real, a, x, axis, zi), lfilter(b.imag, a, x, axis, nothing)
+    (real, ends), (imag, more) = filter_from(b.real, a, x, axis, zi), filter_from(b.imag, a, x, axis, nothing)
     return real + 1j * imag, ends + 1j * more
 
 
@@ -206,7 +224,7 @@ def _with_complex_poles(b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: Ar
     product = np.convolve(numerator, conjugate).astype(np.complex128)
     poles = np.convolve(denominator, conjugate).real
     if zi is None:
-        return lfilter(product, poles, x, axis)
+        return filter_from(product, poles, x, axis, None)
     order = max(len(denominator), len(numerator)) - 1
     signal = signal_of(x, axis, zi)
     start = states_of(zi, signal, order)
@@ -216,7 +234,7 @@ def _with_complex_poles(b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: Ar
     states = np.zeros((max(len(product), len(poles)) - 1, *start.shape[1:]), np.complex128)
     for first, factor in enumerate(conjugate):
         states[first : first + order] += factor * start
-    y, _ = lfilter(product, poles, x, axis, np.moveaxis(states, 0, signal.axis))
+    y, _ = filter_from(product, poles, x, axis, np.moveaxis(states, 0, signal.axis))
     x = x if isinstance(x, Array) else np.asarray(x)
     ends = _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start)
     ends = np.ascontiguousarray(np.moveaxis(ends, 0, signal.axis).astype(y.dtype))

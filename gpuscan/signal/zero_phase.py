@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,6 +22,28 @@ if TYPE_CHECKING:
 _PAD_TYPES = ("odd", "even", "constant", None)
 
 
+@overload
+def filtfilt(
+    b: ArrayLike,
+    a: ArrayLike,
+    x: Array,
+    axis: int = ...,
+    padtype: str | None = ...,
+    padlen: int | None = ...,
+    method: str = ...,
+    irlen: int | None = ...,
+) -> Array: ...
+@overload
+def filtfilt(
+    b: ArrayLike,
+    a: ArrayLike,
+    x: ArrayLike,
+    axis: int = ...,
+    padtype: str | None = ...,
+    padlen: int | None = ...,
+    method: str = ...,
+    irlen: int | None = ...,
+) -> AnyArray: ...
 def filtfilt(
     b: ArrayLike,
     a: ArrayLike,
@@ -31,7 +53,7 @@ def filtfilt(
     padlen: int | None = None,
     method: str = "pad",
     irlen: int | None = None,
-) -> Any:
+) -> object:
     """Return a signal filtered forwards and then backwards, as `scipy.signal.filtfilt` does.
 
     ``y = flip(lfilter(b, a, flip(lfilter(b, a, x))))``. Before that, `x` is extended at both ends, and each pass begins
@@ -88,7 +110,17 @@ def filtfilt(
     )
 
 
-def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
+@overload
+def sosfiltfilt(
+    sos: object, x: Array, axis: int = ..., padtype: str | None = ..., padlen: int | None = ...
+) -> Array: ...
+@overload
+def sosfiltfilt(
+    sos: object, x: ArrayLike, axis: int = ..., padtype: str | None = ..., padlen: int | None = ...
+) -> AnyArray: ...
+def sosfiltfilt(
+    sos: object, x: object, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
+) -> object:
     """Return a signal filtered by sections forwards and then backwards, as `scipy.signal.sosfiltfilt` does.
 
     This is `filtfilt` with `sosfilt` instead of `lfilter`: ``y = flip(sosfilt(sos, flip(sosfilt(sos, x))))``.

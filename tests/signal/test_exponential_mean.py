@@ -92,7 +92,7 @@ def test_errors() -> None:
         with pytest.raises(TypeError, match="must be a number above 0"):
             signal.ewm_mean(x, alpha=other)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="adjust='no' was passed"):
-        signal.ewm_mean(x, alpha=0.5, adjust="no")  # type: ignore[arg-type]
+        signal.ewm_mean(x, alpha=0.5, adjust="no")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="complex samples"):
         signal.ewm_mean(x.astype(np.complex64), alpha=0.5)
     with pytest.raises(ValueError, match="axis=1 was passed"):

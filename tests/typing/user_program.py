@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gpuscan as gs
+from gpuscan import signal
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -128,6 +129,20 @@ def recurrences(x: Floats, n: NDArray[np.int8], u: NDArray[np.uint8], a: gs.Arra
     assert_type(gs.scan_vjp(a, a, a), gs.Array)
     assert_type(gs.loop_vjp(lambda h, v: 0.5 * h + v, 0.0, x, x)[1], Floats)
     assert_type(gs.loop(lambda h, v: 0.5 * h + v, 0.0, x, method="newton").iterations, int | None)
+
+
+def filters(x: Floats, a: gs.Array) -> None:
+    """Filters: the result is where the signal is; a filter that begins in a state returns a pair."""
+    assert_type(signal.lfilter([1.0], [1.0, -0.5], x), NDArray[Any])
+    assert_type(signal.lfilter([1.0], [1.0, -0.5], a), gs.Array)
+    assert_type(signal.lfilter([1.0], [1.0, -0.5], a, zi=[0.5]), tuple[gs.Array, gs.Array])
+    assert_type(signal.lfilter([1.0], [1.0, -0.5], x, 0, x), tuple[NDArray[Any], NDArray[Any]])
+    assert_type(signal.sosfilt([[1, 0, 0, 1, 0, 0]], a), gs.Array)
+    assert_type(signal.sosfilt([[1, 0, 0, 1, 0, 0]], [1.0, 2.0], zi=[[0.0, 0.0]]), tuple[NDArray[Any], NDArray[Any]])
+    assert_type(signal.filtfilt([1.0], [1.0], a, padtype=None), gs.Array)
+    assert_type(signal.sosfiltfilt([[1, 0, 0, 1, 0, 0]], x), NDArray[Any])
+    assert_type(signal.ewm_mean(a, alpha=0.5), gs.Array)
+    assert_type(signal.ewm_var(x, span=3, bias=True), NDArray[Any])
 
 
 def arrays(x: Floats) -> None:
