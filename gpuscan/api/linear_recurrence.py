@@ -189,7 +189,7 @@ def linear_recurrence_vjp(
     initial: object = None,
     reverse: bool = False,
     reproducible: str | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[object, object, object]:
     """Return the gradients of a loss with respect to the arguments of `linear_recurrence`.
 
     The recurrence ``G[t] = grad_h[t] + a[t+1] * G[t+1]`` runs from the end. Then ``grad_b = G``,

@@ -35,7 +35,7 @@ from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.classes import Derivation
 from gpuscan.operators.loops.finite_state import TableMaps
-from gpuscan.operators.loops.stage import LoopStage, operator_of, trace_node
+from gpuscan.operators.loops.stage import LoopStage, compute_nodes, operator_of
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, combine_arrays
 from gpuscan.operators.trace import Map
@@ -341,12 +341,12 @@ class LoopRun:
         graph = Graph()
         inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
         count = len(stage.numbers)
-        values = stage.composition.state([trace_node(graph, node) for node in inputs[:count]])
+        values = compute_nodes(graph, lambda *given: stage.composition.state(given), *inputs[:count])
         copies: dict[Node, Node] = {}
         for node, value in zip(carried, inputs[len(inputs) - len(carried) :], strict=True):
             copies[node] = value
         for node, value in zip(targets, values, strict=True):
-            copies[node] = graph.cast(value.nodes[()], node.scalar)
+            copies[node] = graph.cast(value, node.scalar)
         flat = iter(copy_nodes([node for group in nodes for node in group], graph, copies))
         by_field = [
             [graph.cast(next(flat), field.scalar) for _ in group] for group, field in zip(nodes, fields, strict=True)
@@ -410,12 +410,12 @@ class LoopRun:
         ]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
         graph = Graph()
-        inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
-        wide = [number.astype(compute_dtype(number.scalar)) for number in inputs]
+        inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(source.fields)]
+        wide = [graph.cast(number, scalar_of(compute_dtype(number.scalar))) for number in inputs]
         count = len(stage.numbers)
-        numbers = stage.composition.start(wide)
+        numbers = compute_nodes(graph, lambda *given: stage.composition.start(given), *wide)
         fields = [Field(f"f{i}", element.fields[i].scalar) for i in range(count)]
-        nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
+        nodes = [[graph.cast(number, field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         seeds = map_fields(function, arrays, shape, self.device)
@@ -429,8 +429,8 @@ class LoopRun:
         """Search init for values that are not states. The result is read with the reports."""
         assert self.device is not None
         graph = Graph()
-        inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
-        outside = maps.is_outside(inputs).nodes[()]
+        inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(source.fields)]
+        (outside,) = compute_nodes(graph, lambda *given: maps.is_outside(given), *inputs)
         function = map_of(graph, source, [[outside]], bundle_of([Field("f", outside.scalar)]))
         (words,) = map_fields(function, arrays, shape, self.device)
         any_outside = reduce(words.reshape((-1,)), "maximum")

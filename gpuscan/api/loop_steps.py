@@ -13,7 +13,7 @@ from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Graph, Node
-from gpuscan.operators.loops.stage import LoopStage, trace_node
+from gpuscan.operators.loops.stage import LoopStage, compute_nodes, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.problem.loop_steps import LoopSteps
@@ -111,9 +111,9 @@ def find_loop_steps(
         return map_of(graph, both, by_field, result)
 
     graph = Graph()
-    numbers = [trace_node(graph, graph.input(0, i, 0, f.scalar)) for i, f in enumerate(before.element.fields)]
-    values = maps.state(numbers[: len(stage.numbers)])
-    opened = [[graph.cast(value.nodes[()], f.scalar)] for value, f in zip(values, state.fields, strict=True)]
+    numbers = [graph.input(0, i, 0, f.scalar) for i, f in enumerate(before.element.fields[: len(stage.numbers)])]
+    values = compute_nodes(graph, lambda *given: maps.state(given), *numbers)
+    opened = [[graph.cast(value, f.scalar)] for value, f in zip(values, state.fields, strict=True)]
     flat = [node for group in nodes for node in group]
     composing = _composing(stage, sources, before.element, carried) if stage.plain else ()
     return LoopSteps(

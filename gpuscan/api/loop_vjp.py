@@ -56,7 +56,7 @@ def loop_vjp(
     grad_carry: object = None,
     axis: int = 0,
     reverse: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[object, object]:
     """Return the gradients of a loss with respect to the arguments of ``carry, ys = gpuscan.loop(f, init, xs)``.
 
     Let J[t] and Y[t] be the derivatives of the next carry and of y[t] with respect to the carry before step t. The

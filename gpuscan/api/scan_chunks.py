@@ -89,7 +89,7 @@ def scan_chunks(
     device: Devices = None,
     strategy: Strategy = "auto",
     reproducible: str | None = None,
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """Scan a sequence that arrives in chunks: yield the parts of ``scan(concatenate(chunks))``, one for each chunk.
 
     Only a few chunks are in memory at a time, so the sequence may be larger than memory. The iterator reads ahead: it

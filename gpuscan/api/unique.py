@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 # The type of the values, and that of counts and indices.
-Values = TypeVar("Values")
-Counts = TypeVar("Counts")
+Values = TypeVar("Values", covariant=True)
+Counts = TypeVar("Counts", covariant=True)
 
 
 class UniqueCountsResult(NamedTuple, Generic[Values, Counts]):
@@ -115,7 +115,7 @@ def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[N
 def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[AnyArray, NDArray[np.int64]]: ...
 @takes_numpy("x", indices=(1,))
 @launchable
-def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
+def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[SomeArray, SomeArray]:
     """Return the distinct values of an array, in ascending order, and how often each one occurs.
 
     ``counts[i]`` is the number of elements that equal ``values[i]``.
@@ -148,7 +148,7 @@ def unique_inverse(x: Of[S], /, *, device: Devices = ...) -> UniqueInverseResult
 def unique_inverse(x: ArrayLike, /, *, device: Devices = ...) -> UniqueInverseResult[AnyArray, NDArray[np.int64]]: ...
 @takes_numpy("x", indices=(1,))
 @launchable
-def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
+def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[SomeArray, SomeArray]:
     """Return the distinct values of an array, in ascending order, and for each element the index of its value.
 
     ``values[inverse_indices] == x``.
@@ -181,7 +181,7 @@ def unique_all(x: Of[S], /, *, device: Devices = ...) -> UniqueAllResult[NDArray
 def unique_all(x: ArrayLike, /, *, device: Devices = ...) -> UniqueAllResult[AnyArray, NDArray[np.int64]]: ...
 @takes_numpy("x", indices=(1, 2, 3))
 @launchable
-def unique_all(x: object, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
+def unique_all(x: object, /, *, device: Devices = None) -> UniqueAllResult[SomeArray, SomeArray]:
     """Return the distinct values of an array, in ascending order, with indices, inverse indices and counts.
 
     ``indices[i]`` is the first index with ``x.reshape(-1)[indices[i]] == values[i]``, ``values[inverse_indices] == x``,
@@ -214,7 +214,7 @@ def run_length_encode(x: Of[S], /, *, device: Devices = ...) -> RunLengths[NDArr
 def run_length_encode(x: ArrayLike, /, *, device: Devices = ...) -> RunLengths[AnyArray, NDArray[np.int64]]: ...
 @takes_numpy("x", indices=(1,))
 @launchable
-def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any, Any]:
+def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[SomeArray, SomeArray]:
     """Return the value and the length of each run of adjacent equal elements.
 
     ``np.repeat(values, counts)`` equals `x`. 0.0 equals -0.0, and each NaN is a run of its own.

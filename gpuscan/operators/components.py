@@ -63,7 +63,7 @@ def is_narrow(dtype: AnyDType) -> bool:
     return dtype.itemsize == 2 and dtype.kind not in "iu"
 
 
-def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Any:
+def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Number:
     """Return a traced value or an array that has these numbers along its last axes.
 
     Args:

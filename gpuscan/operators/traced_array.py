@@ -443,10 +443,11 @@ def choose_signed(value: Traced, traced: Sequence[Traced]) -> AnyDType | None:
 
 
 def _is_negative(node: Node) -> bool:
-    return node.is_constant and node.scalar.kind == "signed" and node.reveal(_is_below_zero)
+    return node.is_constant and node.scalar.kind == "signed" and node.reveal(is_below_zero)
 
 
-def _is_below_zero(value: Any) -> bool:
+def is_below_zero(value: float) -> bool:
+    """Return True for a negative number."""
     return bool(value < 0)
 
 

@@ -10,9 +10,8 @@ Sums, differences, and products and quotients with numbers that do not depend on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -157,7 +156,7 @@ def derive(part: StepPart) -> LoopStage:
 class Inner(StepPart):
     """A part with another result."""
 
-    result: Any = None
+    result: Node = field(kw_only=True)
 
     @cached_property
     def results(self) -> list[Node]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -184,5 +183,5 @@ def _is_less(limit: Node, other: Node) -> bool | None:
     return difference.get((), 0) < 0 if set(difference) <= {()} else None
 
 
-def _is_below(value: Any, other: Any) -> bool:
+def _is_below(value: float, other: float) -> bool:
     return bool(value < other)

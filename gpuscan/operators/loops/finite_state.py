@@ -91,7 +91,7 @@ class TableMaps(Composition):
     def per_word(self) -> int:
         return 32 // self.bits
 
-    def pack(self, entries: Sequence[object]) -> list[Any]:
+    def pack(self, entries: Sequence[Number]) -> list[Number]:
         """Return the words of a table with these entries, which are uint32."""
         words = []
         for start in range(0, len(entries), self.per_word):
@@ -101,14 +101,14 @@ class TableMaps(Composition):
             words.append(word)
         return words
 
-    def entry(self, words: Numbers, index: int) -> Any:
+    def entry(self, words: Numbers, index: int) -> Number:
         """Return an entry of a table."""
         word = words[index // self.per_word]
         shift = index % self.per_word * self.bits
         shifted = word >> np.full_like(word, shift) if shift else word
         return shifted & np.full_like(word, 2**self.bits - 1)
 
-    def look_up(self, words: Numbers, index: object) -> Any:
+    def look_up(self, words: Numbers, index: Number) -> Number:
         """Return the entry at an index that varies."""
         word = words[0]
         if len(words) > 1:
@@ -146,13 +146,13 @@ class TableMaps(Composition):
             components.append(value)
         return components
 
-    def is_outside(self, state: Numbers) -> Any:
+    def is_outside(self, state: Numbers) -> Number:
         """Return 1 for a state that is none of the set, else 0, as uint32."""
         inside = reduce(operator.or_, (_is_state(state, values) for values in self.states))
         return (~inside).astype(np.uint32)
 
 
-def _is_state(numbers: Numbers, values: State) -> Any:
+def _is_state(numbers: Numbers, values: State) -> Number:
     """Return True where the numbers are those of a state."""
     equal = (number == np.full_like(number, value) for number, value in zip(numbers, values, strict=True))
     return reduce(operator.and_, equal)

@@ -9,7 +9,6 @@ value that is not missing, or with the last value if all are missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class _Missing:
     limit: float
     negates: bool
 
-    def of(self, number: Number) -> Any:
+    def of(self, number: Number) -> Number:
         if self.test == "isnan":
             is_missing = np.isnan(number)
         else:

@@ -157,7 +157,7 @@ class MinTimesByChoice(MinTimes):
 CHOOSING: Mapping[type[Semiring], type[Semiring]] = {MaxTimes: MaxTimesByChoice, MinTimes: MinTimesByChoice}
 
 
-def _is_nonnegative(value: Any) -> bool:
+def _is_nonnegative(value: float) -> bool:
     return bool(value >= 0)
 
 
@@ -172,7 +172,7 @@ def _factors(node: Node) -> list[Node]:
     return factors
 
 
-def _is_no_integer(value: Any) -> bool:
+def _is_no_integer(value: float) -> bool:
     return bool(np.isfinite(value) and value != np.floor(value))
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ from gpuscan.operators.loops.stage import (
     power_of_two,
 )
 from gpuscan.operators.parameter_array import arrays_hold
-from gpuscan.operators.traced_array import Number
+from gpuscan.operators.traced_array import Number, is_below_zero
 
 # The highest degree of a polynomial of the state.
 _MAX_DEGREE = 6
@@ -316,11 +315,7 @@ def _differences(quotient: _Quotient, own: Collection[int]) -> int:
 
 
 def _is_negative(node: Node) -> bool:
-    return node.is_constant and node.scalar.kind == "float" and node.reveal(_is_below_zero)
-
-
-def _is_below_zero(value: Any) -> bool:
-    return bool(value < 0)
+    return node.is_constant and node.scalar.kind == "float" and node.reveal(is_below_zero)
 
 
 def _begins_as_probability(part: StepPart) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
         total, limit = a + b, np.full_like(a, modulus)
         return np.where(total >= limit, total - limit, total)
 
-    def times(a: Any, b: Any) -> Any:
+    def times(a: Number, b: Number) -> Number:
         return (a * b) % np.full_like(a, modulus)
 
     attributes = {"plus": staticmethod(plus), "times": staticmethod(times), "modulus": modulus, "scalar": scalar}

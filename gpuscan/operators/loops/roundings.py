@@ -22,8 +22,8 @@ Identity: a map that does not round, with a = 0. States have up to 64 bits, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class QuotientMaps(Composition):
         whole = k // m2
         k = k - whole * m2
 
-        def is_large(one: Any, other: Any) -> Any:
+        def is_large(one: Number, other: Number) -> Number:
             product = one.astype(np.float32) * other.astype(np.float32)
             return product >= np.full_like(product, _MAX_POWER)
 
@@ -186,7 +186,7 @@ class _Roundings(NodeForms[_Rounded]):
     def _sum(self, amount: Node) -> tuple[Node, ...]:
         return tuple(compute_nodes(self.graph, self.maps.sum, amount))
 
-    def _then(self, node: Node, first: Node, numbers: Any) -> _Rounded:
+    def _then(self, node: Node, first: Node, numbers: Sequence[Node]) -> _Rounded:
         """Return the map of a number, followed by another one."""
         form = self.of(first)
         if form.numbers is None or form.constant is not None:

@@ -9,7 +9,7 @@ any functions is. The identity is A = 1, b = 0, in the semiring's 1 and 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, reduce
@@ -59,8 +59,8 @@ class Semiring:
     class_name = ""
     law = ""
     # The NumPy functions of a composition.
-    plus: Any = None
-    times: Any = None
+    plus: Callable[..., Number]
+    times: Callable[..., Number]
 
     @classmethod
     def nothing(cls, like: Number) -> float:
@@ -361,11 +361,11 @@ def scale_node(graph: Graph, node: Node) -> list[Node]:
     return [graph.compute(_factor_of, (node,), node.scalar), graph.compute(_exponent_of, (node,), SCALARS["int32"])]
 
 
-def _factor_of(number: Any) -> Any:
+def _factor_of(number: object) -> object:
     return _scale_constant(number)[0]
 
 
-def _exponent_of(number: Any) -> int:
+def _exponent_of(number: object) -> int:
     return _scale_constant(number)[1]
 
 
@@ -621,7 +621,7 @@ def _difference_from_one(part: StepPart, node: Node) -> Node | None:
     return total if total.is_constant and total.reveal(_is_near) else None
 
 
-def _is_near(difference: Any) -> bool:
+def _is_near(difference: float) -> bool:
     return bool(-_NEAR_BELOW <= difference <= _NEAR_ABOVE)
 
 

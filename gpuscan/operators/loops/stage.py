@@ -186,11 +186,11 @@ class Composition:
         """Return the map that is first `left`, then `right`."""
         raise NotImplementedError
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         """Return the constant map to `state`."""
         raise NotImplementedError
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         """Return the value of a composition that begins with a `start`."""
         raise NotImplementedError
 
@@ -319,13 +319,13 @@ def float_format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:
     return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
 
 
-def power_of_two(exponent: Number, like: Number) -> Any:
+def power_of_two(exponent: Number, like: Number) -> Number:
     """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
     _, _, bias = float_format(like)
     return normal_power_of_two(np.clip(exponent, 1 - bias, bias), like)
 
 
-def normal_power_of_two(exponent: Number, like: Number) -> Any:
+def normal_power_of_two(exponent: Number, like: Number) -> Number:
     """Return 2**exponent, which is a normal number in `like`'s type."""
     bits, shift, bias = float_format(like)
     field = exponent.astype(bits) + np.full_like(exponent, bias).astype(bits)

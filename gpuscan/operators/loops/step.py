@@ -13,7 +13,7 @@ and the results of the paths are joined by ``np.where``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, Scalar, Structure, element_of, field_names, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.evaluation import copy_nodes
@@ -84,7 +85,7 @@ class Step:
             names += [name + "".join(f"[{i}]" for i in at) for at in np.ndindex(field.shape)]
         return names
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Hashable, ...]:
         """Return a key that is equal for steps that compute the same."""
         indices = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
         return *self.graph.describe_nodes(), indices, self.carry, self.source, self.output, self.returns_carry
@@ -454,7 +455,7 @@ def nodes_on(nodes: Sequence[Node], inputs: set[int]) -> set[int]:
 # ----- Tables
 
 
-class Table(np.ndarray[Any, Any]):
+class Table(AnyArray):
     """A NumPy array that traced values may index."""
 
     def __getitem__(self, index: Any) -> Any:
@@ -472,7 +473,7 @@ def _is_index(part: object) -> bool:
     return isinstance(part, Traced) and not part.shape and part.scalar.is_integer
 
 
-def _look_up(table: np.ndarray[Any, Any], parts: tuple[Any, ...]) -> Any:
+def _look_up(table: AnyArray, parts: tuple[Any, ...]) -> Any:
     """Return ``table[parts]`` as choices between the entries for traced integers among the parts."""
     index, rest = parts[0], parts[1:]
     if not isinstance(index, Traced):
@@ -497,11 +498,11 @@ def _least(index: Traced) -> int | None:
     return 0 if index.scalar.kind == "unsigned" else intervals_of(reachable([node]))[node.index][0]
 
 
-def _constant(index: Traced, entry: Any) -> Traced:
+def _constant(index: Traced, entry: object) -> Traced:
     return constant(index.graph, entry, find_scalar(np.asarray(entry).dtype))
 
 
-def _is_linear(table: np.ndarray[Any, Any]) -> bool:
+def _is_linear(table: AnyArray) -> bool:
     """Return True if ``table[i ^ j] == table[i] ^ table[j] ^ table[0]`` for all i and j."""
     size = len(table)
     if table.dtype.kind not in "ui" or size < 16 or size & (size - 1):
@@ -513,13 +514,13 @@ def _is_linear(table: np.ndarray[Any, Any]) -> bool:
     )
 
 
-def _by_bits(columns: list[Any], positions: np.ndarray[Any, Any]) -> list[Any]:
+def _by_bits(columns: list[int], positions: AnyArray) -> list[AnyArray]:
     return [np.where(positions >> bit & 1, column, 0) for bit, column in enumerate(columns)]
 
 
-def _sum_bits(table: np.ndarray[Any, Any], index: Traced) -> Any:
+def _sum_bits(table: AnyArray, index: Traced) -> Traced:
     """Return the entry of a table that is linear in the bits of the index."""
-    entry: Any = _constant(index, table[0])
+    entry = _constant(index, table[0])
     for bit in range(len(table).bit_length() - 1):
         is_set = (index >> bit) & 1
         entry = entry ^ np.where(is_set, _constant(index, table[1 << bit] ^ table[0]), table.dtype.type(0))

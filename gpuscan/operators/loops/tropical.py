@@ -47,7 +47,7 @@ from gpuscan.operators.traced_array import Number
 _FAR = 2**62
 
 
-def _add(a: Any, b: object) -> Any:
+def _add(a: Number, b: Number) -> Number:
     """Return the sum; of int64, the nearest number if it overflows."""
     total = a + b
     if a.dtype != np.int64:
@@ -110,7 +110,7 @@ class ClampMaps(Composition):
         # Without a sum, a step is as short as a composition.
         return self.shifts
 
-    def add(self, a: Any, b: object) -> Any:
+    def add(self, a: Number, b: Number) -> Number:
         return _add(a, b) if self.saturates else a + b
 
     def _add_increments(self, first: Number, then: Number) -> Number:
@@ -120,7 +120,7 @@ class ClampMaps(Composition):
         # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
         return np.where(is_beyond(first, self.low, self.high), first, total)
 
-    def _clamp_number(self, name: str, number: Any, numbers: Mapping[str, Any]) -> Any:
+    def _clamp_number(self, name: str, number: Number, numbers: Mapping[str, Number]) -> Number:
         if self.bound:
             wide = {key: value.astype(np.int64) for key, value in numbers.items()}
             value = replace(self, bound="")._clamp_number(name, number.astype(np.int64), wide)

@@ -38,6 +38,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
@@ -179,15 +180,15 @@ class _Curve:
     """
 
     start: int
-    values: np.ndarray[Any, Any]
+    values: AnyArray
     is_open: tuple[bool, bool] = (False, False)
 
     @property
-    def slopes(self) -> np.ndarray[Any, Any]:
+    def slopes(self) -> AnyArray:
         return np.diff(self.values)
 
     @property
-    def numbers(self) -> np.ndarray[Any, Any]:
+    def numbers(self) -> AnyArray:
         return np.arange(self.start, self.start + len(self.values))
 
     @property
@@ -298,7 +299,7 @@ class _Functions:
                 waiting.extend(inner.args)
         return sorted(seen, key=lambda inner: inner.index)
 
-    def _values(self, node: Node, total: Node, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _values(self, node: Node, total: Node, numbers: AnyArray) -> AnyArray:
         """Return a function of t for some integers, as the step computes it."""
         values: dict[Node, Any] = {total: numbers.astype(compute_dtype(total.scalar))}
         with np.errstate(all="ignore"):
