@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import find_true_indices, take_along_axis, take_at
-from gpuscan.api.array_methods import Axes, Kind, by_numpy
+from gpuscan.api.array_methods import Axes, Kind
 from gpuscan.api.counting import bincount, histogram, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
@@ -152,7 +152,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Array | None = 
     mean: Array = reduce(
         array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
     )
-    return mean if out is None else by_numpy(np.positive, mean, out=out)
+    return in_out(mean, out, "unsafe")
 
 
 def _spread_of(name: str) -> Form:
@@ -193,7 +193,7 @@ def _spread_of(name: str) -> Form:
         else:
             squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
         spread: Array = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
-        return spread if out is None else by_numpy(np.positive, spread, out=out)
+        return in_out(spread, out, "same_kind" if is_root else "unsafe")
 
     return form
 
@@ -298,7 +298,8 @@ def _quantile(
     keepdims: bool = False,
 ) -> object:
     del overwrite_input
-    return in_out(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
+    quantiles = quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims)
+    return in_out(quantiles, out, "same_kind")
 
 
 @_form_of(np.median)
@@ -306,7 +307,7 @@ def _median(
     a: object, axis: Axes = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> object:
     del overwrite_input
-    return in_out(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
+    return in_out(median(_array("np.median", a), axis=axis, keepdims=keepdims), out, "unsafe")
 
 
 @_form_of(np.diff)

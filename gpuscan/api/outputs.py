@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -89,20 +89,22 @@ def check_out_array(
     return array
 
 
-def in_out(result: Array, out: Any, *, converts: bool = False) -> Array:
+def in_out(result: Array, out: object, casting: Casting = "no") -> Array:
     """Return a result on a device after copying it to the array of `out`; without `out`, the result itself.
 
     Args:
         result: the result.
         out: what the caller passed.
-        converts: True to convert the result to the dtype of `out`, which has to be equal otherwise.
+        casting: NumPy's rule for a result that is converted to the dtype of `out`.
 
     Raises:
         TypeError, ValueError: as `check_out`.
     """
     if out is None:
         return result
-    dtype = out.dtype if converts and isinstance(out, Array) else result.dtype
+    dtype = result.dtype
+    if isinstance(out, Array) and np.can_cast(dtype, out.dtype, casting):
+        dtype = out.dtype
     array = check_out_array(out, result.shape, dtype, result.device)
     assert isinstance(array, Array)
     array[...] = result

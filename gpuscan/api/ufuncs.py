@@ -355,7 +355,7 @@ def _accumulate(
 ) -> object:
     axis = _axis(options, inputs, 1)
     array, scan_options, target = _common_options(ufunc, name, inputs[0], targets, options)
-    return in_out(scan(array, ufunc, axis=axis, **scan_options), target, converts=True)
+    return in_out(scan(array, ufunc, axis=axis, **scan_options), target, "unsafe")
 
 
 def _reduce_ufunc(
@@ -372,7 +372,7 @@ def _reduce_ufunc(
             "Pass initial=, or an array with elements"
         )
     result = reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)
-    return in_out(result, target, converts=True)
+    return in_out(result, target, "unsafe")
 
 
 def _reduce_at(
@@ -395,7 +395,7 @@ def _reduce_at(
     offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
     sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=scan_options["dtype"])
     result = take_at(sums, stops - 1, axis)
-    return in_out(result, target if target is not None else scan_options["out"], converts=True)
+    return in_out(result, target if target is not None else scan_options["out"], "unsafe")
 
 
 def _check_indices(name: str, indices: object, length: int) -> AnyArray:

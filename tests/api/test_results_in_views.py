@@ -51,3 +51,21 @@ def test_sums_that_begin_with_zero(device: gs.Device) -> None:
     x = np.ones((4, 5), bool)
     found = gs.cumulative_sum(device.asarray(x), axis=0, include_initial=True)
     np.testing.assert_array_equal(found.numpy(), np.cumulative_sum(x, axis=0, include_initial=True))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float16", "complex64"])
+@pytest.mark.parametrize("function", [np.sum, np.mean, np.var, np.std, np.median, partial(np.quantile, q=[0.25, 0.5])])
+def test_results_are_converted_to_out_as_numpy_converts_them(
+    device: gs.Device, function: Callable[..., Any], dtype: str
+) -> None:
+    x = np.array([[1.5, 2.25, 3], [4, 5, 6]], np.float32)
+    out = np.zeros((2, 3) if isinstance(function, partial) else 3, dtype)
+    found = device.asarray(out)
+    try:
+        function(x, axis=0, out=out)
+    except TypeError:
+        with pytest.raises(TypeError, match="Pass an out of the result's dtype"):
+            function(device.asarray(x), axis=0, out=found)
+    else:
+        assert function(device.asarray(x), axis=0, out=found) is found
+        np.testing.assert_array_equal(found.numpy(), out)
