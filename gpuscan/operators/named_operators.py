@@ -11,12 +11,11 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import Field
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import Operator, function_of_ufunc, name_of
+from gpuscan.operators.traced_ufuncs import FLOATS, INTEGERS, REALS
 
-NUMBERS = frozenset({"signed", "unsigned", "float", "complex"})
-ORDERED = frozenset({"bool", "signed", "unsigned", "float"})
-BITS = frozenset({"bool", "signed", "unsigned"})
-INTEGERS = frozenset({"signed", "unsigned"})
-FLOATS = frozenset({"float"})
+NUMBERS = REALS | {"complex"}
+ORDERED = REALS | {"bool"}
+BITS = INTEGERS | {"bool"}
 
 
 def _lowest(field: Field) -> float | int:

@@ -19,9 +19,10 @@ MAX_EXPONENT = 4
 # Exponents up to which a power of a complex number is a repeated product. NumPy goes to 100.
 MAX_COMPLEX_EXPONENT = 100
 
+# Kinds of number: see `Scalar.kind`.
 INTEGERS = frozenset({"signed", "unsigned"})
-REALS = INTEGERS | {"float"}
 FLOATS = frozenset({"float"})
+REALS = INTEGERS | FLOATS
 
 # The operations that `gpuscan.operators.wgsl_arithmetic` spells, and for which kinds of number. float64 has fewer.
 SPELLED: Mapping[str, frozenset[str]] = {
@@ -405,9 +406,9 @@ class _Real:
         return self._graph.apply("less", (x, self._graph.constant(limit, self._scalar)), BOOL)
 
 
-def _multiple_of(name: str, factor: float) -> Form:
-    """Return ``factor f(x)``."""
-    return lambda graph, args, result: _Real(graph, result)("multiply", factor, _Real(graph, result)(name, args[0]))
+def _logarithm(base: int) -> Form:
+    factor = 1 / math.log(base)
+    return lambda graph, args, result: _Real(graph, result)("multiply", factor, _Real(graph, result)("log", args[0]))
 
 
 def _tanh(graph: Graph, args: Nodes, result: Scalar) -> Node:
@@ -462,8 +463,8 @@ def _arctanh(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 # The form of each function. They are close to 1e-13.
 FLOAT64_FORMS: Mapping[str, Form] = {
-    "log2": _multiple_of("log", 1 / math.log(2)),
-    "log10": _multiple_of("log", 1 / math.log(10)),
+    "log2": _logarithm(2),
+    "log10": _logarithm(10),
     "tanh": _tanh,
     "sinh": _sinh,
     "cosh": _cosh,

@@ -19,8 +19,8 @@ from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
-from gpuscan.operators.named_operators import INTEGERS
 from gpuscan.operators.traced_array import Number
+from gpuscan.operators.traced_ufuncs import INTEGERS
 
 # The most states of a table of `finite_state`.
 _TABLE_SIZE = 64

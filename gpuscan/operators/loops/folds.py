@@ -23,8 +23,8 @@ from gpuscan.operators.loops.stage import (
     compute_nodes,
     negate_condition,
 )
-from gpuscan.operators.named_operators import FLOATS, INTEGERS
 from gpuscan.operators.traced_array import Number
+from gpuscan.operators.traced_ufuncs import FLOATS, INTEGERS
 
 # How many numbers of the input are tried as the other argument. Only its size is computed of it.
 _NEAREST = 8

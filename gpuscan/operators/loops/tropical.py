@@ -40,8 +40,8 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
     pass_over_nan,
 )
-from gpuscan.operators.named_operators import INTEGERS
 from gpuscan.operators.traced_array import Number
+from gpuscan.operators.traced_ufuncs import INTEGERS
 
 # Stands for an infinite bound of integers of up to 32 bits: no sum of 2**30 increments reaches a number from it.
 _FAR = 2**62
