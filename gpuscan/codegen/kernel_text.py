@@ -373,7 +373,7 @@ class KernelText:
     def moved_sources(self) -> list[tuple[FieldAccess, int]]:
         """The sources that a mask selects from, each with the accesses that `MOVED` neighbours take."""
         moved = self.sources[len(self.sources) - len(self.spec.moved_fields) :]
-        return [(source, count_moved_accesses(self.kernel, source)) for source in moved]
+        return [(source, count_moved_accesses(source)) for source in moved]
 
     def load_moved_result(self, position: int, prefix: str, offset: str) -> str:
         """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix.

@@ -134,7 +134,7 @@ def destination_accesses(kernel: Kernel) -> list[FieldAccess]:
     return [_access(kernel, array, field, 0) for array, field in pairs]
 
 
-def count_moved_accesses(kernel: Kernel, access: FieldAccess) -> int:
+def count_moved_accesses(access: FieldAccess) -> int:
     """Return the accesses that the neighbours take which an invocation of a compaction moves at a time."""
     return MOVED * access.field.storage_bytes // 4 // access.width
 

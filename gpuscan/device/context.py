@@ -271,7 +271,7 @@ class DeviceContext:
             )
         return wanted, source
 
-    def sort_strategy(self, wanted: str = "auto", without: tuple[str, ...] = ()) -> str:
+    def sort_strategy(self, wanted: str, without: tuple[str, ...]) -> str:
         """Return the strategy for a sort that asks for `wanted`. Look-ahead means look-back, which rests on less.
 
         Args:
@@ -398,7 +398,7 @@ class DeviceContext:
         finally:
             self.queue.recording = recording
 
-    def note_constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
+    def note_constant(self, buffer: wgpu.GPUBuffer, owner: object) -> None:
         """Say that a buffer's contents are the same in all launches of what is being recorded."""
         if (recording := self.recording) is not None:
             recording.constant(buffer, owner)

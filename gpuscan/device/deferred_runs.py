@@ -125,15 +125,15 @@ class DeferringQueue(ABC):
         if self._deferred_runs >= TRANSFERS.deferred_runs or self._deferred_bytes >= self._most_deferred_bytes:
             self.flush()
 
-    def write_deferred(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
-        """Write whole words to a buffer of the pool after the deferred runs, which may still use it.
+    def write_deferred(self, buffer: wgpu.GPUBuffer, data: Any) -> None:
+        """Write whole words to the beginning of a buffer of the pool after the deferred runs, which may still use it.
 
         Few words are copied there by the GPU, so that nothing is submitted. Each submission writes the words of all
         copies to one buffer.
         """
         nbytes = data.nbytes
         if nbytes > TRANSFERS.deferred_upload_bytes:
-            self.write(buffer, offset, data)
+            self.write(buffer, 0, data)
             return
         with self._lock:
             if self._uploads is None:
@@ -145,7 +145,7 @@ class DeferringQueue(ABC):
             start = self._upload_bytes
             self._uploaded[start : start + nbytes] = data
             self._upload_bytes += nbytes
-            self._deferred.append(Copy(self._uploads, start, buffer, offset, nbytes))
+            self._deferred.append(Copy(self._uploads, start, buffer, 0, nbytes))
             self._deferred_bytes += nbytes
 
     def _note_submission(self, seconds: float) -> None:

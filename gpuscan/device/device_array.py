@@ -310,7 +310,7 @@ def _write_short(context: DeviceContext, buffer: wgpu.GPUBuffer, array: AnyArray
     """Write a short array to a buffer in C order and another dtype, with the runs that are submitted next."""
     words: AnyArray = np.zeros(-(-array.size * dtype.itemsize // 4), np.uint32)
     np.ndarray(array.shape, dtype, words)[...] = array
-    context.queue.write_deferred(buffer, 0, words.view(np.uint8))
+    context.queue.write_deferred(buffer, words.view(np.uint8))
 
 
 def upload_changing(

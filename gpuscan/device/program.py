@@ -160,7 +160,7 @@ class ChangingConstant:
             buffer = self._buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
         wanted = content, queue.failures
         if wanted != self._content:
-            queue.write_deferred(buffer, 0, np.frombuffer(content, np.uint8))
+            queue.write_deferred(buffer, np.frombuffer(content, np.uint8))
             self._content = wanted
         return buffer
 

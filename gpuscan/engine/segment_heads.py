@@ -46,7 +46,7 @@ _KEYS_PER_INVOCATION_ON_CPU = 32
 _PIECE_UNIT = 8 * 256
 
 
-def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = False) -> DeviceArray:
+def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool) -> DeviceArray:
     """Return the heads of the whole array as 32-bit words on the device, in the order that its kernels read.
 
     The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that

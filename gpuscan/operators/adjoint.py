@@ -548,7 +548,7 @@ def _terms(classes: Sequence[Sequence[int]], i: int, j: int) -> tuple[tuple[int,
 
 
 @lru_cache(maxsize=256)
-def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
+def transitions(pattern: Pattern, carried: int) -> Transitions:
     """Return the transitions with this pattern; the same object each time, so that its kernels are compiled once.
 
     Args:

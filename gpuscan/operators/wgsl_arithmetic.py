@@ -345,9 +345,7 @@ def _is_fixed_cast(source: Scalar) -> bool:
     return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
 
-def spell_node(
-    node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False, quick: bool = False
-) -> Text:
+def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fixed: bool, quick: bool) -> Text:
     """Return the expression of a node, given the expressions of its arguments.
 
     Args:

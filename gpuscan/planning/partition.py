@@ -113,7 +113,7 @@ def largest_field(spec: ScanSpec) -> int:
     return max(field.storage_bytes for field in (*spec.source.fields, *stored))
 
 
-def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, piece_bytes: int | None = None) -> int:
+def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, piece_bytes: int | None) -> int:
     """Return how many elements a piece of host arrays takes.
 
     Raises:

@@ -92,7 +92,7 @@ class UncountedGroups:
 
 
 def plan_uncounted(
-    spec: ScanSpec, label: Scalar, capabilities: Capabilities, *, partitions: bool = False
+    spec: ScanSpec, label: Scalar, capabilities: Capabilities, *, partitions: bool
 ) -> UncountedGroups | None:
     """Return how groups are scanned if there are few enough labels; None if that cannot be.
 

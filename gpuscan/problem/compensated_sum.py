@@ -52,7 +52,7 @@ def two_sum(a: Number, b: Number, rounded: Rounded = as_rounded) -> tuple[Number
     return total, rounded(a - of_a) + rounded(b - of_b)
 
 
-def quick_two_sum(a: Number, b: Number, rounded: Rounded = as_rounded) -> tuple[Number, Number]:
+def quick_two_sum(a: Number, b: Number, rounded: Rounded) -> tuple[Number, Number]:
     """Return the rounded sum and its rounding error, if a is 0 or |a| >= |b| (Dekker 1971)."""
     total = a + b
     return total, b - rounded(rounded(total) - a)

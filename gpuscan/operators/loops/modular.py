@@ -151,7 +151,7 @@ def _check_range(part: StepPart, modulus: int) -> None:
             reach[node.index] = (low or 0, high or 0) if is_bounded else (0, int(node.scalar.kind == "unsigned"))
             continue
         args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.is_integer]
-        interval = reach[node.index] = _reach(node, args, modulus)
+        interval = reach[node.index] = _reach(node, args)
         if interval[0] < limits.min or interval[1] > limits.max:
             why = f"takes the rest of a number that may overflow {node.scalar.name}"
             raise LeavesClassError(_remainder_of(part), why, rank=2)
@@ -162,7 +162,7 @@ def _remainder_of(part: StepPart) -> Node:
     return next(node for node in reachable(part.results) if node.op == "remainder" and part.varies(node))
 
 
-def _reach(node: Node, args: list[tuple[int, int]], modulus: int) -> tuple[int, int]:
+def _reach(node: Node, args: list[tuple[int, int]]) -> tuple[int, int]:
     """Return the least and the greatest number that an operation can give."""
     if node.op == "remainder":
         return 0, max(int(node.args[1].value) - 1, 0)

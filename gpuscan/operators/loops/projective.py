@@ -104,7 +104,7 @@ def derive(part: StepPart) -> LoopStage:
     forms = Forms(semiring)
     lines = [forms.of(node) for node in numerators]
     affine = any(line.shift is not None for line in lines)
-    name = "last" if affine else _name_of_divisor(part, numerators, divisor)
+    name = "last" if affine else _name_of_divisor(numerators, divisor)
     if name == "last":
         lines.append(forms.of(divisor))
     rows = len(lines)
@@ -198,7 +198,7 @@ def _split_quotient(node: Node) -> tuple[Node, Node]:
     raise LeavesClassError(node, rank=-1)
 
 
-def _name_of_divisor(part: StepPart, vector: Sequence[Node], divisor: Node) -> str:
+def _name_of_divisor(vector: Sequence[Node], divisor: Node) -> str:
     """Return the key of `_SIZES` that gives the divisor from the vector for random inputs; "last" if there is none."""
     wanted = [*vector, divisor]
     inputs = [node for node in reachable(wanted) if node.op == "input"]

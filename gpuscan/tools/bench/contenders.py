@@ -171,8 +171,8 @@ def measure(contender: Contender, case: ScanCase, inputs: Inputs) -> Measurement
 
 def run_suite(
     entrants: Iterable[tuple[ScanCase, Sequence[Contender]]],
-    progress: Progress = lambda what: None,
-    report: Callable[[Measurement], None] = lambda measurement: None,
+    progress: Progress,
+    report: Callable[[Measurement], None],
 ) -> list[Measurement]:
     """Measure every contender on its case, one at a time.
 
