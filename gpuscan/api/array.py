@@ -129,7 +129,8 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
 
         Raises:
             ValueError: the array does not fit in the buffer, or the offset is not a multiple; or the buffer belongs to
-                another device, is mapped, or was destroyed. Each use checks the last two and the usages again.
+                another device, is mapped, or was destroyed. Each later use checks again that the buffer is not mapped
+                or destroyed, and that it has the usages.
             TypeError: `device` or `buffer` has the wrong type, or `offset` is not an integer.
             UnsupportedDtypeError: gpuscan has no element type of this dtype.
 
@@ -203,8 +204,8 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements at an index, broadcast and converted as NumPy does it.
 
-        Of equal indices, the last one has effect. An index on the device that is outside its axis writes nothing, and
-        the next read raises the error.
+        If an index occurs several times, the last of its values is kept. An index on the device that is outside its
+        axis writes nothing, and the next read raises the error.
 
         Raises:
             IndexError: as for ``a[index]``.

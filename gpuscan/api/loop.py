@@ -134,7 +134,7 @@ def loop(
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative; the largest and the least product of
                       adjacent elements, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``, with one
-                      bound or two; clamps that end: ``np.where(h <= 0, 0, np.minimum(h + a, high))``
+                      bound or two; clamps that stay at a bound: ``np.where(h <= 0, 0, np.minimum(h + a, high))``
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; the
                       first value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``; of several numbers ``(A @ h + b) / (c @ h + d)``, or ``A @ h``
@@ -146,26 +146,27 @@ def loop(
     ================  =================================================================================================
 
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. After a reset, no value of
-    an earlier step reaches a later step, not even NaN. An affine map may begin at a first value:
+    an earlier step reaches a later step, not even NaN. An affine loop may begin with its first input:
     ``np.where(np.isnan(h), x, a * h + b)``. A change of variable may lead to a class, as for
     ``np.sqrt(a * h**2 + b)`` and ``np.exp(a * np.log(h) + b)``. ``s - np.minimum(s, x)`` is the same as
-    ``np.maximum(s - x, 0)``. A clamp to constants may have one ``np.where`` for each bound. A shift register,
-    ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such as the
-    transition table of an automaton. Python's ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as
-    ``np.where`` is, up to 256 ways through f. A function of one integer is recognised by its values, however it is
+    ``np.maximum(s - x, 0)``. A clamp to constants may be written with one ``np.where`` for each bound. A shift
+    register, ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such
+    as the transition table of an automaton. Python's ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced
+    as ``np.where`` is, up to 256 ways through f. A function of one integer is recognised by its values, however it is
     spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may
-            also return a carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, as few
-            trailing axes of `init` as possible belong to the carry. ``form.state_shape`` is their shape.
+            also return a carry alone, or ``(carry, None)``. If it indexes its carry or multiplies it as a matrix, the
+            last axes of `init` belong to the carry, but no more of them than `f` needs. ``form.state_shape`` is their
+            shape.
         init: the first carry: an array, a number, or a bundle of these. It is broadcast over the other axes of `xs`. A
             Python number gets the dtype of `xs`, except that a counter that does not depend on `xs` is at least int32.
         xs: an array or a bundle of arrays, of shape (…, n, …) for n steps.
         axis: the axis of the loop, one of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
         method: ``"auto"`` runs the derived form. If NumPy arrays have infinities or numbers near the limits of their
-            dtype, the carries are checked against the step, and the loop itself runs if they do not satisfy it.
+            dtype, gpuscan checks that each carry follows from the one before. If one does not, the loop itself runs.
             ``"sequential"`` runs any step as a loop, with one invocation of the GPU for each element of the other axes.
             ``"newton"`` iterates scans of the linearised step, for steps of floats.
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 times the machine epsilon

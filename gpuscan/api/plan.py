@@ -279,7 +279,7 @@ class Plan(Numbered):
     def record(self, encoder: wgpu.GPUCommandEncoder, src: object, dst: object, *, length: object = None) -> None:
         """Record the scan into a command encoder: ``dst = scan(src)`` when the GPU executes the commands.
 
-        The encoder is not submitted, and nothing is read back. As all commands of WebGPU, these can be submitted only
+        The encoder is not submitted, and nothing is read back. Like all commands of WebGPU, these can be submitted only
         once. No byte after the end of the results is written.
 
         With ``strategy="auto"``, the plan uses a strategy that cannot time out on this adapter. If a strategy that you

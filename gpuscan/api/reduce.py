@@ -111,7 +111,8 @@ def reduce(
             are ignored, and the next read or `Device.synchronize` raises the error. Without `num_groups` the call waits
             for the device to find the largest label.
         num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
-        device, reproducible: as in `gpuscan.scan`. With `reproducible` the result has the bits of the scan's last one.
+        device, reproducible: as in `gpuscan.scan`. With `reproducible`, the result has the bits of the last result of
+            the scan.
 
     Returns:
         An array like `x` without the axes, or with one result for each segment or group; or a bundle of them; `out` if

@@ -141,7 +141,8 @@ def scan(
             result raises a ValueError. By then `out` may hold wrong results.
         keys: the scan restarts where a key differs from the previous key along the axis. Pass one key for each element,
             in the shape of `x`; or keys of shape ``(n,)`` for an axis of length n, which hold for all rows. Keys are
-            numbers, strings, dates or other values with ``!=``, in an array, a list, a Series or a categorical.
+            numbers, strings, dates or other values that ``!=`` compares, in an array, a list, a Series or a
+            categorical.
         groups: labels in any order. Each element is combined with the earlier elements that have the same label, as in
             pandas' ``groupby(groups).cumsum()``. Each group begins with `initial`. Pass one label for each element, in
             the shape of `x`; or labels of shape ``(n,)``, which hold for all rows. Labels are integers, bools, strings,
@@ -164,17 +165,17 @@ def scan(
             row, as ``gpuscan.reduce(x, op, axis=axis)`` returns it with the same `initial`, `dtype`, `before` and
             `after`. It covers the whole row even if `segments`, `keys` or `groups` are passed. A reversed scan combines
             the elements of the total from the end of the row, too. The last bits of floats may differ from
-            `gpuscan.reduce`. The total costs a second pass over `x` with `segments`, `keys` or `groups`, and in some
-            exclusive scans.
+            `gpuscan.reduce`. With `segments`, `keys` or `groups`, and in some exclusive scans, the total takes a second
+            pass over `x`.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
             (default: the device of `x`; for NumPy arrays `gpuscan.default_device()`). A list of devices shares the work
-            of NumPy arrays. Integers and bools then have the same bits as on one device, and floats have the same bits
-            for the same list. If a device fails, the error names it.
+            of NumPy arrays. Integers and bools then have the same bits as on one device. Floats have the same bits on
+            every run with the same list. If a device fails, the error names it.
         strategy: the algorithm: ``"auto"`` (the fastest that is safe on the device), ``"lookahead"``, ``"lookback"``,
             ``"fallback"`` or ``"three_dispatch"``; see docs/tiles.md.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
-            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. Of a list
-            of devices, only the first one scans.
+            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. If
+            `device` is a list, only its first device scans.
 
     Returns:
         An array of the type and shape of `x`, or a bundle like `x`; with `return_total`, the pair ``(result, total)``.

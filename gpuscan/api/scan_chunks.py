@@ -93,8 +93,8 @@ def scan_chunks(
     """Scan a sequence that arrives in chunks: yield the parts of ``scan(concatenate(chunks))``, one for each chunk.
 
     Only a few chunks are in memory at a time, so the sequence may be larger than memory. The iterator reads ahead: it
-    may take later chunks before it yields the result of an earlier one. It copies each chunk, so you may read all
-    chunks into one array. Chunks that are `gpuscan.Array` stay on their device, and each result is yielded at once.
+    may take later chunks before it yields the result of an earlier one. It copies each chunk, so you may read the next
+    chunk into the same array. Chunks that are `gpuscan.Array` stay on their device, and each result is yielded at once.
 
     The results have the bits of `scan` over the whole sequence, with two exceptions. If the chunks are on a device, the
     last bits of floats depend on where the chunks are cut. So do the last bits of floats that ``device="numpy"``
@@ -107,7 +107,7 @@ def scan_chunks(
         segments: the offsets where the scan restarts, counted over all chunks from the first element of the first
             chunk. The first offset is 0, the last one is the number of elements of all chunks, and they never decrease.
         keys: an iterable with an array of keys for each chunk, one key for each element. The scan restarts where a key
-            differs from the previous key. The previous key of a chunk's first key is the last key of the chunk before.
+            differs from the previous key. The first key of a chunk is compared with the last key of the chunk before.
             gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can split one iterator that
             yields both.
         before, after: as in `scan`; `before` has one parameter.

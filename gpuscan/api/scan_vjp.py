@@ -96,8 +96,8 @@ def scan_vjp(
     the end, and ``grad_x[t] = B[t]^T G[t]``. gpuscan derives A and B from the operations of the operator. It divides by
     no element, so products with zeros have the right gradient.
 
-    Of two equal values, `np.minimum` and `np.maximum` give the whole gradient to the left operand, so in a scan to the
-    first of several equal extrema. `np.where` gives it to the value that it takes. Comparisons, rounding and
+    Of two equal values, `np.minimum` and `np.maximum` give the whole gradient to the left operand. In a scan, that is
+    the first of several equal extrema. `np.where` gives it to the value that it takes. Comparisons, rounding and
     conversions to integers have the derivative 0, and so has `np.abs` at 0. The gradient of a complex number ``a + bi``
     is ``dL/da + i dL/db`` for the loss L, as in PyTorch; JAX's gradient is the conjugate. For derivatives of
     derivatives, use `gpuscan.torch.associative_scan` or `gpuscan.jax.associative_scan`.
@@ -123,7 +123,7 @@ def scan_vjp(
         TypeError: `y` or `grad_y` has another dtype than `x`.
 
     The derivatives follow reverse accumulation (Griewank and Walther, "Evaluating Derivatives", 2008). The recurrence
-    is a scan of affine maps (Blelloch 1990, section 1.4). Of their matrices only the entries that vary are stored.
+    is a scan of affine maps (Blelloch 1990, section 1.4). Entries of their matrices that never vary are not stored.
 
     Example:
         >>> import numpy as np
