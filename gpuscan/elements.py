@@ -240,7 +240,7 @@ class Structure(HashedOnce):
         if self.container == "leaf":
             return [value]
         if self.container in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
-            parts: Sequence[Any] = value
+            parts: Sequence[object] = value
         else:
             parts = [value[key] for key in self.keys]
         given = len(value) if isinstance(value, dict) else len(parts)

@@ -42,7 +42,7 @@ class SizeTrace:
     """
 
     def __init__(self, values: Sequence[int]) -> None:
-        self.values: list[Any] = list(values)
+        self.values: list[object] = list(values)
         self.steps: list[tuple[Callable[..., object], tuple[int, ...]] | None] = [None] * len(values)
         self.guards: dict[int, object] = {}
         self.count = len(values)
@@ -344,7 +344,7 @@ class _Writer:
         lines = [f"def compute({names}):", *self._steps(), f"return {value}"]
         exec("\n    ".join(lines), self._known)
         # A function that its own namespace referred to would be a cycle, which keeps memory of the device.
-        function: Callable[..., Any] = self._known.pop("compute")
+        function: Callable[..., object] = self._known.pop("compute")
         return function
 
     def _constant(self, value: object) -> str:

@@ -87,8 +87,8 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
     if array._context.queue.recording is not None:
         return None
     parts: list[Hashable] = []
-    indices: list[Any] = []
-    part: Any
+    indices: list[object] = []
+    part: object
     for part in index if isinstance(index, tuple) else (index,):
         part_type = type(part)
         given: Any = as_array(part) if part_type is list else part
@@ -120,7 +120,7 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
 
 
 @lru_cache(maxsize=256)
-def _layout_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> _Layout:
+def _layout_of(parts: tuple[object, ...], shape: tuple[int, ...]) -> _Layout:
     """Return what an index means that has arrays of indices of some shapes, masks, numbers and slices."""
     given: list[object] = []
     # Of each mask, the number of its true elements.

@@ -259,7 +259,7 @@ def histogram(
         )
     unknown = as_parameter_array(bins)
     edges_given: Any = bins if unknown is None else unknown
-    limits: Any = _limits_of(range)
+    limits: object = _limits_of(range)
     if (
         limits is None
         and range is not None
@@ -318,7 +318,7 @@ def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
     return neighbours._view_as(array.shape, dtype)
 
 
-def _limits_of(given: Any) -> tuple[Any, Any] | None:
+def _limits_of(given: Any) -> tuple[object, object] | None:
     """Return the two ends of a range if parameters of the call are among them, else None."""
     if isinstance(given, ParameterArray) and given.shape == (2,) and given.dtype.kind == "f":
         return given[0].number(), given[1].number()

@@ -303,7 +303,7 @@ def launchable(
         return int(value) if option in indices and isinstance(value, np.integer) else value
 
     @functools.wraps(function)
-    def call(*arguments: object, **options: object) -> Any:
+    def call(*arguments: object, **options: object) -> object:
         # An argument has the same name, whether it is passed by position or by keyword. Arguments in ``*arrays`` have
         # numbers instead.
         given: Given = list(zip(itertools.chain(by_position, itertools.count()), arguments, strict=False))
@@ -433,7 +433,7 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
         short: the names of the arguments with short arrays that are parameters.
     """
     # All parts of bundles, also the bundles in them. Parts that are too long have no key.
-    leaves: list[Any] = list(map(itemgetter(1), given))
+    leaves: list[object] = list(map(itemgetter(1), given))
     for value in leaves:
         if isinstance(value, _BUNDLES) and len(value) <= _MAX_LENGTH:
             leaves += value.values() if isinstance(value, dict) else value
@@ -462,7 +462,7 @@ def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:
     return _WIDE if context.capabilities.float64 else _NARROW
 
 
-def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
+def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> object:
     """Return an argument with its arrays of NumPy uploaded to the device of another array.
 
     Args:
@@ -506,7 +506,7 @@ def _or_integer(is_operand: Callable[[object], bool]) -> Callable[[object], bool
     return lambda value: (type(value) in INTEGERS and is_replaced(value)) or is_operand(value)
 
 
-def _parameter_of(leaf: Any) -> object:
+def _parameter_of(leaf: object) -> object:
     """Return the parameter that replaces a number of the call; the number itself if it is left as it is."""
     if type(leaf) is not Expression:
         return leaf

@@ -85,8 +85,8 @@ def linear_recurrence(
 @takes_numpy("a", "b")
 @launchable_with("a", "initial", data=["b", "initial"], integers=["initial"])
 def linear_recurrence(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     *,
     axis: int = -1,
     initial: object = None,

@@ -306,7 +306,7 @@ def _run(
 _launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["xs"], integers=["init"])(_run))
 
 
-def _arrays_in(value: object) -> list[Any]:
+def _arrays_in(value: object) -> list[object]:
     """Return the arrays of a bundle."""
     parts = parts_of(value)
     if parts is None:
@@ -321,7 +321,7 @@ def _without_contents(array: Any) -> object:
     return np.ndarray(array.shape, array.dtype, bytes(array.itemsize), strides=(0,) * array.ndim)
 
 
-def _in_dtypes_of(carry: Any, init: Any) -> Any:
+def _in_dtypes_of(carry: Any, init: Any) -> object:
     """Return the first carry as arrays of the dtypes of the last one."""
     # A list of numbers is a bundle here, and no array.
     parts = carry if isinstance(carry, list) else parts_of(carry)
@@ -540,7 +540,7 @@ def doubtful_numbers(arguments: LoopArguments, derivation: Derivation) -> str | 
     return "extreme or zero" if any(stage.class_name == "mobius" for stage in derivation.stages) else "extreme"
 
 
-def has_doubtful(doubtful: str, arrays: Sequence[Any]) -> bool:
+def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
     """Return True if arrays of NumPy have numbers that `doubtful_numbers` names."""
     zeros = doubtful == "extreme"
     return doubtful == "all" or not all(_is_moderate(np.asarray(array), zeros) for array in arrays)

@@ -71,7 +71,7 @@ def takes_numpy(
         moves = _Moves(frozenset(data), frozenset(long), frozenset(each_like), several)
 
         @functools.wraps(function)
-        def call(*arguments: object, **options: Any) -> Any:
+        def call(*arguments: object, **options: object) -> object:
             if not each_like:
                 for value in arguments:
                     if isinstance(value, DeviceArray):
@@ -155,7 +155,7 @@ class _Moves(NamedTuple):
 _Found: TypeAlias = tuple[list[str | int], list[AnyArray], Device]
 
 
-def _find_arrays(given: dict[Any, Any], device: Any, moves: _Moves) -> _Found | None:
+def _find_arrays(given: dict[object, object], device: Any, moves: _Moves) -> _Found | None:
     """Return the arrays of a call to upload; None to pass all arguments on unchanged.
 
     Args:
@@ -233,7 +233,7 @@ def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
     return iter(copies)
 
 
-def is_list_of_numbers(value: Any) -> bool:
+def is_list_of_numbers(value: object) -> bool:
     """Return True for a list of Python numbers, which is one array."""
     return type(value) is list and bool(value) and _NUMBERS.issuperset(map(type, value))
 
@@ -270,7 +270,7 @@ def _are_small(arrays: list[AnyArray], device: Device) -> bool:
 # ----- Results
 
 
-def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> Any:
+def read_results(device: Device, result: object, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
     leaves = _leaves_of(result, [])
     # For each array, the ranges to read: the buffer, the first byte and the number of bytes. A view or a long array has
@@ -284,7 +284,7 @@ def read_results(device: Device, result: Any, indices: tuple[int, ...] = ()) -> 
         else:
             ranges.append(())
     contents = iter(device._context.read_and_check(*itertools.chain.from_iterable(ranges)))
-    arrays: list[Any] = []
+    arrays: list[object] = []
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, UnknownLengthArray):
             shape = (int(next(contents).view(np.uint32)[0]), *leaf._trailing)
@@ -306,14 +306,14 @@ def _fields_of(records: AnyArray) -> object:
     return records if has_axes else {name: records[name] for name in names}
 
 
-def _as_records(result: Any, like: AnyArray) -> Any:
+def _as_records(result: Any, like: AnyArray) -> object:
     """Return a dict of results as a structured array like the given one; in a tuple, each of them."""
     if isinstance(result, tuple):
         return tuple([_as_records(part, like) for part in result])
     return assemble_arrays(structure_and_leaves(like)[0], list(result.values()), like)
 
 
-def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[Any, ...]:
+def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:
     """Return a tuple of results. Read the results that are True in `which`, and leave the others on the device."""
     read = iter(read_results(device, tuple(itertools.compress(results, which)), indices))
     return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])
@@ -325,7 +325,7 @@ def _bytes_from(array: UnknownLengthArray) -> int:
     return array._owner.nbytes - array.offset
 
 
-def _leaves_of(value: Any, into: list[Any]) -> list[Any]:
+def _leaves_of(value: object, into: list[object]) -> list[Any]:
     """Add the arrays of a result on a device to a list, depth first, and return the list."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
     for part in parts:

@@ -681,7 +681,7 @@ _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, 
 _with_counts = launchable(apply_function, counts=_OPERANDS)
 # How functions are launched that compute from numbers and arrays among their arguments, or that take counts and
 # positions. Numbers among the arguments of other functions are options.
-_LAUNCHES: dict[Any, Callable[..., object]] = {
+_LAUNCHES: dict[object, Callable[..., object]] = {
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.quantile, np.histogram), _with_floats),
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
     **dict.fromkeys((np.copyto, np.full_like, np.where, np.clip, np.diff), _with_integers),

@@ -71,7 +71,7 @@ class RowLoop:
             numbers = make_number_array([next(rest) for _ in range(prod(shape))], shape)
             whole[at] = numbers
             arrays.append(whole)
-        flat: list[Any] = []
+        flat: list[object] = []
         for result in self.function(arrays):
             own = result[at]
             if any(is_other(number) for number in own.flat):

@@ -528,7 +528,7 @@ def finish_results(problem: Problem, rows: Leaves) -> Leaves:
         ]
 
 
-def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
+def after_last(problem: Problem, carry: list[object]) -> list[Any]:
     """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
     if not problem.exclusive:
         return carry

@@ -418,7 +418,7 @@ def median(
     return result if isinstance(result, Array) or result.shape else result[()]
 
 
-def _with_nan_of_rows(array: Any, result: Any, axis: Any, keepdims: bool) -> Any:
+def _with_nan_of_rows(array: Any, result: Any, axis: object, keepdims: bool) -> object:
     """Return what NumPy finds, with NaN for rows that hold one. In bfloat16, which is not its own, NumPy finds none."""
     if array.dtype.name != "bfloat16":
         return result

@@ -417,7 +417,7 @@ def _product(x: Value, y: Value) -> Value:
     return x * y
 
 
-def _real_product(x: Value, y: Value) -> Any:
+def _real_product(x: Value, y: Value) -> object:
     """Return twice the real part: a complex state stands for itself and its conjugate."""
     return 2 * (x * y).real
 
@@ -435,7 +435,7 @@ def _grad_gate(grad: Value, y: Value, z: Value) -> Value:
     return grad * y * share * (1 + z * (1 - share))
 
 
-def _next_state(state: Value, x: Value, dt: Value, decay: Value, weight: Value) -> Any:
+def _next_state(state: Value, x: Value, dt: Value, decay: Value, weight: Value) -> object:
     return np.exp(dt * decay) * state + dt * weight * x
 
 

@@ -121,7 +121,7 @@ def _call_ufunc(
     ):
         # As in NumPy, no number equals None or text.
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
-    values: list[Any] = []
+    values: list[object] = []
     for value in inputs:
         if type(value) is Parameter and value.number_type is int:
             is_constant = dtype is not None or ufunc is np.ldexp
@@ -164,7 +164,7 @@ def _call_ufunc(
     )
 
 
-def _find_loop(ufunc: np.ufunc, name: str, values: Sequence[Any], dtype: AnyDType) -> tuple[AnyDType, ...]:
+def _find_loop(ufunc: np.ufunc, name: str, values: Sequence[object], dtype: AnyDType) -> tuple[AnyDType, ...]:
     """Return the dtypes to which NumPy converts the operands of a ufunc, so that its results have a dtype.
 
     Raises:
@@ -237,7 +237,7 @@ def _as_operand(number: Parameter, inputs: Sequence[object], only_floats: bool) 
     return Array._of(arrays[0].device, placed) if isinstance(placed, DeviceArray) else placed
 
 
-def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
+def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> object:
     """Return an integer that meets integer arrays as an array, so that all integers share a shader.
 
     The kernel reads float constants from a buffer anyway. A constant exponent makes a shorter shader.
@@ -338,7 +338,7 @@ def _combination_dtype(dtype: AnyDType, out_dtype: AnyDType) -> AnyDType:
     return common if common.kind != "f" else np.dtype(np.int64) if dtype.kind == "i" else dtype
 
 
-def axes_of(axis: Any, shape: tuple[int, ...]) -> Sequence[int]:
+def axes_of(axis: object, shape: tuple[int, ...]) -> Sequence[int]:
     """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
     if axis is None:
         return range(len(shape))

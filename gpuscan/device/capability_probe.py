@@ -77,7 +77,7 @@ class ProbeBench:
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, litmus: Litmus, *, enable_subgroups: bool) -> None:
         self._device = wgpu_device
-        self._values: dict[str, Any] = {
+        self._values: dict[str, object] = {
             "workgroups": litmus.workgroups,
             "workgroup_size": litmus.workgroup_size,
             "pauses": litmus.pauses,

@@ -389,7 +389,7 @@ class NativeQueue(DeferringQueue):
         library = self.library
         lib = library.lib
         offsets = self._offsets
-        handle: Any = None
+        handle: object = None
         current: object = None
         for command in commands:
             if isinstance(command, (Clear, Copy)):
@@ -418,7 +418,7 @@ class NativeQueue(DeferringQueue):
             lib.wgpuComputePassEncoderEnd(handle)
             lib.wgpuComputePassEncoderRelease(handle)
 
-    def _finish_encoder(self, encoder: NativeEncoder) -> Any:
+    def _finish_encoder(self, encoder: NativeEncoder) -> object:
         """Return the encoder's commands."""
         return self.library.checked.wgpuCommandEncoderFinish(encoder.handle, self.library.ffi.NULL)
 

@@ -109,7 +109,7 @@ def _js() -> Any:
     return js
 
 
-def _wait(promise: object) -> Any:
+def _wait(promise: object) -> object:
     """Return the result of a JavaScript promise; the page has its turn until it is there.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -
     return upload_changing(context, derive(_join_columns, rows, width, *columns), (rows, width), np.dtype(np.uint32))
 
 
-def _join_columns(rows: int, width: int, *columns: Any) -> bytes:
+def _join_columns(rows: int, width: int, *columns: object) -> bytes:
     """Return the words of rows, which have parts of their words in each of some columns: arrays, or their bytes."""
     words = np.empty((rows, width), np.uint32)
     start = 0

@@ -180,7 +180,7 @@ class _Kept(NamedTuple):
 
 
 def _find(
-    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[Any]
+    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[object]
 ) -> tuple[_Kept, Sequence[bytes]] | None:
     """Return the program of a call, and the contents of its changing constants; None if there is no program."""
     programs = context.programs
@@ -198,7 +198,7 @@ def _find(
     return None if FAILED in contents else (call_program, contents)
 
 
-def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[Any]) -> Hashable:
+def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[object]) -> Hashable:
     """Return the key under which the programs for these floats are kept."""
     variants = context.programs.find(key)
     return variants.key(floats) if type(variants) is _Variants else key
@@ -211,7 +211,7 @@ def _record(
     arrays: Sequence[DeviceArray],
     compute: Callable[[Parameters | None, Sequence[DeviceArray], Iterator[object]], tuple[R, object]],
     out: object,
-    floats: Sequence[Any],
+    floats: Sequence[object],
     functions: Hashable,
 ) -> R:
     """Compute a call in the long way and return its result. Keep its program, if a program can do what it does."""
@@ -252,7 +252,7 @@ def _record(
         return whole
 
 
-def _parameters_for(context: DeviceContext, key: Hashable, floats: Sequence[Any], functions: Hashable) -> Parameters:
+def _parameters_for(context: DeviceContext, key: Hashable, floats: Sequence[object], functions: Hashable) -> Parameters:
     """Return the parameters of a call that is to be recorded: its floats, and its integers if they have changed."""
     programs = context.programs
     parameters, variants = parameters_of(functions, floats), programs.get(key)

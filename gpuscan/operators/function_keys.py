@@ -72,7 +72,7 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
     """
     try:
         if floats is not None:
-            found_floats: list[Any] = []
+            found_floats: list[object] = []
             try:
                 key = _value_key(function, numbers, [], found_floats)
             except _NeedsFloatsError:
@@ -137,7 +137,7 @@ def has_closure(function: object) -> bool:
 
 
 def _value_key(
-    value: Any, numbers: bool, within: Sequence[object], floats: list[Any] | None = None, *, by_name: bool = False
+    value: Any, numbers: bool, within: Sequence[object], floats: list[object] | None = None, *, by_name: bool = False
 ) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
@@ -206,7 +206,7 @@ def _is_of_fixed(module: object) -> bool:
 
 
 def _code_key(
-    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[Any] | None, by_name: bool
+    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[object] | None, by_name: bool
 ) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):

@@ -239,7 +239,7 @@ def words_of_floats(floats: HostArray) -> list[Any]:
     """Return the bits of numbers of float32 as integers, or as expressions of the parameters."""
     if isinstance(floats, ParameterArray):
         return [derive(_word, floats.expression, index) for index in range(floats.size)]
-    words: list[Any] = floats.view(np.uint32).tolist()
+    words: list[int] = floats.view(np.uint32).tolist()
     return words
 
 

@@ -249,12 +249,12 @@ class Computation:
         ]
         self._results = [index(item) for item in results]
 
-    def _compute_quietly(self, floats: Sequence[Any]) -> list[object]:
+    def _compute_quietly(self, floats: Sequence[object]) -> list[object]:
         """Return the values without NumPy's warnings. Entering and leaving this state takes three Python calls."""
         with np.errstate(all="ignore"):
             return self._compute(floats)
 
-    def _compute_again(self, floats: Sequence[Any]) -> list[object]:
+    def _compute_again(self, floats: Sequence[object]) -> list[object]:
         """Return the last values if the numbers are the last ones."""
         bits = tuple(map(bits_of, floats))
         last, results = self._last
@@ -263,7 +263,7 @@ class Computation:
             self._last = bits, results
         return results
 
-    def _compute(self, floats: Sequence[Any]) -> list[object]:
+    def _compute(self, floats: Sequence[object]) -> list[object]:
         values: list[Any] = [*self._constants, *floats]
         value_of = values.__getitem__
         failed = False
@@ -429,7 +429,7 @@ def trace_with_floats() -> Iterator[None]:
 def _operation(function: Callable[..., object], *, swapped: bool = False) -> Callable[..., Any]:
     """Return a method of `Parameter` that records a function of it and of a Python number."""
 
-    def method(self: Parameter, other: object) -> Any:
+    def method(self: Parameter, other: object) -> object:
         if type(other) is not Parameter and type(other) not in _NUMBERS:
             return NotImplemented
         return _record(function, other, self) if swapped else _record(function, self, other)

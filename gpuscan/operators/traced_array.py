@@ -365,7 +365,7 @@ def constant_like(like: Traced, value: object) -> Traced:
     return constant(like.graph, value, like.scalar)
 
 
-def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
+def constant(graph: Graph, value: object, scalar: Scalar) -> Traced:
     if type(value) is Parameter and value.number_type in _NUMBERS:
         check_fits(value, scalar)
         nodes = np.empty((), dtype=object)
@@ -607,7 +607,7 @@ def _comparison(ufunc: np.ufunc) -> Callable[..., bool]:
     return lambda one, other: bool(ufunc(float(one), float(other)))
 
 
-def _beyond_range(ufunc: np.ufunc, inputs: Sequence[Any], traced: Traced) -> Traced | None:
+def _beyond_range(ufunc: np.ufunc, inputs: Sequence[object], traced: Traced) -> Traced | None:
     """Compare with a Python int that the type cannot hold, by its true value as NumPy does; else return None."""
     if all(fits(value, traced.scalar) for value in inputs):
         return None

@@ -183,7 +183,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return close | (np.isnan(a) & np.isnan(numbers)) if equal_nan else close
 
 
-def _distance(a: Any, b: Any) -> Any:
+def _distance(a: Any, b: Any) -> object:
     """Return the absolute difference, which of integers is unsigned, since it may be too large for a signed one."""
     if not isinstance(difference := a - b, Traced) or not difference.scalar.is_integer:
         return abs(difference)

@@ -72,7 +72,7 @@ class _CutsByKeys:
                 "each chunk. Pass [keys] for one chunk, or np.split(keys, ends) with the ends of the chunks"
             )
         try:
-            self._keys: Iterator[Any] = iter(keys)
+            self._keys: Iterator[object] = iter(keys)
         except TypeError:
             raise TypeError(
                 f"keys={abbreviate(keys)} was passed for chunks, but keys must be an iterable of arrays, one for each "

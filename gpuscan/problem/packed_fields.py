@@ -196,7 +196,7 @@ def number_from(words: Number, start: int, scalar: Scalar) -> Any:
     return word.view(scalar.dtype)
 
 
-def _put(vector: list[Any], start: int, number: Traced, field: Field) -> None:
+def _put(vector: list[object], start: int, number: Traced, field: Field) -> None:
     """Put a number of the field at this byte of a vector. Items of the vector without a number are None."""
     if field.scalar.kind == "complex":
         vector[start // _COMPLEX.itemsize] = number

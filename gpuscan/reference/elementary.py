@@ -79,7 +79,7 @@ def _python_function(name: str) -> Callable[..., object]:
     for helper in helpers_of(f"{name}("):
         if helper not in _NAMES:
             exec(python_of(arithmetic_functions()[helper]), names)
-    function: Callable[..., Any] = names[name]
+    function: Callable[..., object] = names[name]
     return function
 
 

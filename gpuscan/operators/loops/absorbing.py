@@ -55,7 +55,7 @@ class End:
     def is_below(self) -> bool:
         return self.test.startswith("less")
 
-    def holds(self, state: Any, threshold: Any) -> Any:
+    def holds(self, state: object, threshold: object) -> Any:
         return getattr(np, self.test)(state, threshold)
 
 

@@ -359,7 +359,7 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
     return following
 
 
-def _over_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+def _over_leaves(function: Callable[[Any], Any], value: object) -> Any:
     """Return a bundle of new containers with a function applied to each leaf."""
     if isinstance(value, dict):
         return {key: _over_leaves(function, part) for key, part in value.items()}
@@ -376,12 +376,12 @@ def _graph_of(value: Any) -> Graph:
     return value.graph
 
 
-def _copy_containers(value: object) -> Any:
+def _copy_containers(value: object) -> object:
     """Return a bundle with copies of its dicts and lists, since the function may change them."""
     return _over_leaves(lambda leaf: leaf, value)
 
 
-def _choose(graph: Graph, condition: Node, yes: Any, no: Any, line: str) -> Any:
+def _choose(graph: Graph, condition: Node, yes: object, no: object, line: str) -> Any:
     """Return a bundle of choices between the numbers of two bundles."""
     if yes is no:
         return yes
@@ -536,7 +536,7 @@ def _with_tables(function: Callable[..., object]) -> Callable[..., object] | Non
     # A function can close over itself, so each one is copied once.
     copies: dict[FunctionType, FunctionType] = {}
 
-    def replace(value: Any) -> Any:
+    def replace(value: object) -> Any:
         nonlocal table_count
         if type(value) is np.ndarray and value.dtype.kind in "buif":
             table_count += 1

@@ -379,7 +379,7 @@ def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Ar
     dtypes, trailing = ELEMENTS[element]
     rng = np.random.default_rng([size, *name.encode(), *element.encode()])
     fields = _draw_arrays(rng, element, name, layout, size)
-    options: dict[str, Any] = {"axis": layout.axis, **layout.options}
+    options: dict[str, object] = {"axis": layout.axis, **layout.options}
     initial: Fields | None = None
     if layout.initial or (layout.options.get("exclusive") and name.endswith("no identity")):
         initial = tuple(_values(rng, np.dtype(dtype), name, (1, *trailing), 0)[0] for dtype in dtypes)
