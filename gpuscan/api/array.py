@@ -15,7 +15,7 @@ from gpuscan.api.array_text import text_of
 from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
-from gpuscan.device.caller_checks import check_buffer, check_state
+from gpuscan.device.caller_buffers import check_buffer, check_state
 from gpuscan.device.device_array import (
     DeviceArray,
     check_dtype,

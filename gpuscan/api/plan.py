@@ -19,7 +19,7 @@ from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.caller_checks import check_buffer, check_encoder, encoding
+from gpuscan.device.caller_buffers import check_buffer, check_encoder, encoding
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up

@@ -539,7 +539,7 @@ class DeviceContext:
 
     @cached_property
     def lone_layout(self) -> wgpu.GPUBindGroupLayout:
-        """The layout of a bind group of one buffer, which `caller_checks.check_state` uses."""
+        """The layout of a bind group of one buffer, which `caller_buffers.check_state` uses."""
         entry = {"binding": 0, "visibility": webgpu().ShaderStage.COMPUTE, "buffer": {"type": "read-only-storage"}}
         return self.wgpu_device.create_bind_group_layout(entries=[entry])
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType, Shape
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
-from gpuscan.device.caller_checks import check_state, check_usages
+from gpuscan.device.caller_buffers import check_state, check_usages
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
