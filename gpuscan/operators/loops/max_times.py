@@ -30,8 +30,7 @@ from gpuscan.operators.loops.stage import (
     LoopStage,
     StepPart,
     chosen_extremum,
-    compute_nodes,
-    either,
+    constant_of_choice,
     maximum_of_choice,
     minimum_of_choice,
 )
@@ -120,14 +119,9 @@ class MaxTimes(Semiring):
         if form.shift is not None or len(self.part.state_indices) > 1:
             raise LeavesClassError(state, "is compared with the input after it was bounded", rank=1)
         self.chooses = True
-        constant = form.constant
-        for number in (limit, *(weight for weight in form.weights.values() if isinstance(weight, Node))):
-            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        value = limit
-        if form.constant is not None:
-            extremum = maximum_of_choice if self.extremum == "maximum" else minimum_of_choice
-            bounded = limit if form.value is None else compute_nodes(graph, extremum, form.value, limit)[0]
-            value = graph.select(form.constant, bounded, limit)
+        numbers = [weight for weight in form.weights.values() if isinstance(weight, Node)]
+        low = self.extremum == "maximum"
+        constant, value = constant_of_choice(graph, (form.constant, form.value), limit, numbers, low=low)
         return Form(form.weights, limit, constant, value)
 
 

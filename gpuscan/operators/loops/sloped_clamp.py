@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.max_times import is_nonnegative
 from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
@@ -31,10 +31,8 @@ from gpuscan.operators.loops.stage import (
     chosen_extremum,
     compute_nodes,
     constant_choice,
-    either,
+    constant_of_choice,
     exponent_of,
-    maximum_of_choice,
-    minimum_of_choice,
     pass_over_nan,
     power_of_two,
 )
@@ -285,14 +283,8 @@ class _Clamps(NodeForms[_Clamp]):
     def _chosen_bound(self, first: Node, second: Node, below: bool) -> _Clamp:
         """Return the map of ``np.where(first > second, first, second)``. The first operand depends on the state."""
         graph, clamp, limit = self.graph, self.of(first), self.number(second)
-        # The input is taken where either is NaN. It does not depend on the state then.
-        constant = clamp.constant
-        for number in (limit, clamp.slope, clamp.shift, *filter(None, (clamp.low, clamp.high))):
-            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        value = limit
-        if clamp.constant is not None and clamp.value is not None:
-            extremum = maximum_of_choice if below else minimum_of_choice
-            value = graph.select(clamp.constant, compute_nodes(graph, extremum, clamp.value, limit)[0], limit)
+        numbers = clamp.slope, clamp.shift, *filter(None, (clamp.low, clamp.high))
+        constant, value = constant_of_choice(graph, (clamp.constant, clamp.value), limit, numbers, low=below)
         replaces = clamp.replaces or ("low" if below else "high")
         return replace(self._apply_bound(clamp, below, limit), constant=constant, value=value, replaces=replaces)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
@@ -404,6 +404,30 @@ def maximum_of_choice(a: Number, b: Number) -> AnyArray:
 
 def minimum_of_choice(a: Number, b: Number) -> AnyArray:
     return np.where(a < b, a, b)
+
+
+def constant_of_choice(
+    graph: Graph, form: tuple[Node | None, Node | None], limit: Node, numbers: Iterable[Node], *, low: bool
+) -> tuple[Node | None, Node]:
+    """Return where ``np.where(h > limit, h, limit)`` does not depend on the state, for a map h, and its value there.
+
+    The limit is taken where it is NaN or where h is, which is so if one of its numbers is NaN.
+
+    Args:
+        graph: the graph.
+        form: where h itself is constant, and its value there.
+        limit: the limit.
+        numbers: the numbers of h.
+        low: True for ``>``, False for ``<``.
+    """
+    constant, value = form
+    either_is_nan = constant
+    for number in (limit, *numbers):
+        either_is_nan = either(graph, either_is_nan, graph.apply("isnan", (number,), BOOL))
+    if constant is None or value is None:
+        return either_is_nan, limit
+    (bounded,) = compute_nodes(graph, maximum_of_choice if low else minimum_of_choice, value, limit)
+    return either_is_nan, graph.select(constant, bounded, limit)
 
 
 def chosen_extremum(node: Node) -> tuple[str, Node, Node] | None:

@@ -35,9 +35,8 @@ from gpuscan.operators.loops.stage import (
     chosen_extremum,
     compute_nodes,
     constant_choice,
+    constant_of_choice,
     either,
-    maximum_of_choice,
-    minimum_of_choice,
     pass_over_nan,
 )
 from gpuscan.operators.traced_array import Number
@@ -354,15 +353,10 @@ class Clamps(NodeForms[Clamp]):
             # NaN of the input is passed over, and NaN of the state stays.
             limit = pass_over_nan(graph, self.number(first), "maximum" if bound == "low" else "minimum")
             return self._apply_bound(self.of(second), bound, limit)
-        # The input is taken where either is NaN. It does not depend on the state then.
         clamp, limit = self.of(first), self.number(second)
-        constant = clamp.constant
-        for number in filter(None, (limit, clamp.low, clamp.high, clamp.shift)):
-            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        value = limit
-        if clamp.constant is not None and clamp.value is not None:
-            extremum = maximum_of_choice if bound == "low" else minimum_of_choice
-            value = graph.select(clamp.constant, compute_nodes(graph, extremum, clamp.value, limit)[0], limit)
+        numbers = filter(None, (clamp.low, clamp.high, clamp.shift))
+        form = clamp.constant, clamp.value
+        constant, value = constant_of_choice(graph, form, limit, numbers, low=bound == "low")
         bounded = self._apply_bound(clamp, bound, limit)
         return replace(bounded, constant=constant, value=value, replaces=clamp.replaces or bound)
 
