@@ -37,13 +37,7 @@ def gated_delta_rule(
     derivatives of gradients and forward-mode derivatives step by step.
 
     Args:
-        q, k: queries and keys, of shape (B, T, H, D_k).
-        v: values, of shape (B, T, H, D_v).
-        g: the logarithms of the decays, at most 0, of shape (B, T, H).
-        beta: the writing strengths, from 0 to 1, of shape (B, T, H).
-        scale: the factor of the outputs (default: ``D_k ** -0.5``).
-        initial_state: the state before the first step, of shape (B, H, D_k, D_v) (default: 0).
-        output_final_state: True to return the state after the last step as well.
+        q, k, v, g, beta, scale, initial_state, output_final_state: as in `gpuscan.gated_delta_rule`, as tensors.
 
     Returns:
         The outputs, in the shape and dtype of `v`; with `output_final_state` a pair with the last state, of float32 and

@@ -46,18 +46,9 @@ def selective_scan(
     PyTorch's memory.
 
     Args:
-        u: the input, of shape (batch, dim, length).
-        delta: the step sizes, of the same shape.
-        A: the decay rates, of shape (dim, N), real or complex.
-        B: the weights of the input: of shape (dim, N), or varying with time (batch, N, length), or with groups of
-            channels as well (batch, groups, N, length). If A is complex, so are B and C. If they vary with time, they
-            may instead be real with twice the length: each real part is followed by its imaginary part.
-        C: the weights of the states in the output, in one of these shapes.
-        D: the weights of the input in the output, of shape (dim,); or None.
-        z: the gates of the output, of the shape of `u`; or None.
-        delta_bias: numbers to add to `delta`, of shape (dim,); or None.
-        delta_softplus: True to apply softplus to the step sizes.
-        return_last_state: True to return the states after the last step as well.
+        u, delta, A, D, z, delta_bias, delta_softplus, return_last_state: as in `gpuscan.selective_scan`, as tensors.
+        B, C: as in `gpuscan.selective_scan`. If A is complex and they vary with time, they may also be real with twice
+            the length: each real part is followed by its imaginary part.
 
     Returns:
         The output, of the shape and dtype of `u`; with `return_last_state` a pair with the states (batch, dim, N).
@@ -188,16 +179,7 @@ def selective_state_update(
     passed. mamba's `selective_state_update` has the same signature. PyTorch computes the step where the tensors are.
 
     Args:
-        state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
-        x: the input, of shape (batch, dim) or (batch, heads, dim).
-        dt: the step sizes, of the shape of `x`.
-        A: the decay rates, of shape (dim, N) or (heads, dim, N).
-        B: the weights of the input, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
-        C: the weights of the states in the output, in the shape of `B`.
-        D: the weights of the input in the output, of shape (dim,) or (heads, dim); or None.
-        z: the gates of the output, of the shape of `x`; or None.
-        dt_bias: numbers to add to `dt`, in the shape of `D`; or None.
-        dt_softplus: True to apply softplus to the step sizes.
+        state, x, dt, A, B, C, D, z, dt_bias, dt_softplus: as in `gpuscan.selective_state_update`, as tensors.
 
     Returns:
         The output, of the shape and dtype of `x`.
