@@ -26,6 +26,7 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import UnsupportedDtypeError
 
 H = TypeVar("H")
+V = TypeVar("V")
 
 # The name of ml_dtypes.bfloat16. The package is optional, so the dtype is recognised by its name.
 BFLOAT16_NAME = "bfloat16"
@@ -294,6 +295,22 @@ class Fields(dict[str, Any]):
 
 # The structure of a single array.
 LEAF = Structure()
+
+
+def container_of(value: object) -> tuple[Structure, list[Any]] | None:
+    """Return the structure of a tuple, a list or a dict, still without children, and its values; None for others."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return Structure("named", value._fields, (), type(value)), list(value)
+    if isinstance(value, (tuple, list)):
+        return Structure("tuple" if isinstance(value, tuple) else "list", tuple(range(len(value)))), list(value)
+    return (Structure("dict", tuple(value)), list(value.values())) if isinstance(value, Mapping) else None
+
+
+def nest_children(container: Structure, children: Sequence[tuple[Structure, list[V]]]) -> tuple[Structure, list[V]]:
+    """Return a container with these children, and the leaves of all, depth first."""
+    inner = tuple([child for child, _ in children])
+    structure = Structure(container.container, container.keys, inner, container.factory)
+    return structure, [leaf for _, leaves in children for leaf in leaves]
 
 
 def tuple_of(count: int) -> Structure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import index as as_index
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
+from gpuscan.elements import LEAF, Element, Scalar, Structure, container_of, dtype_from, element_of, nest_children
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
@@ -118,33 +118,27 @@ def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 def _element(dtype: object, shape: tuple[int, ...]) -> Element:
     """Return the element of a dtype, a structured dtype, or a bundle of dtypes."""
-    structure, dtypes, shapes = _parse_dtype(dtype)
-    return element_of(dtypes, structure, [own + shape for own in shapes])
+    structure, leaves = _parse_dtype(dtype)
+    return element_of([base for base, _ in leaves], structure, [own + shape for _, own in leaves])
 
 
-def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
-    keys: tuple[str | int, ...]
+def _parse_dtype(dtype: Any) -> tuple[Structure, list[tuple[AnyDType, tuple[int, ...]]]]:
+    """Return how a dtype or a bundle of dtypes nests its leaves, and the dtype and the shape of each."""
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
         # This is NumPy's spelling of a structured dtype: a list of names and dtypes.
         dtype = np.dtype(dtype)
-    if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
-        container, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
-        container = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else container
-    elif isinstance(dtype, Mapping):
-        container, keys, parts = "dict", tuple(dtype), list(dtype.values())
-    else:
+    outer = container_of(dtype)
+    if outer is None:
         plain = dtype_from(dtype)
         if plain.names is None:
             base, shape = plain.subdtype or (plain, ())
-            return Structure(), [base], [tuple(shape)]
-        container, keys, parts = "structured", plain.names, [plain[name] for name in plain.names]
+            return LEAF, [(base, tuple(shape))]
+        outer = Structure("structured", plain.names), [plain[name] for name in plain.names]
+    container, parts = outer
     if not parts:
         raise ValueError(f"dtype={dtype!r} was passed, which has no fields; pass a dtype, or a bundle of one or more")
-    children = [_parse_dtype(part) for part in parts]
-    factory = type(dtype) if container == "named" else None
-    structure = Structure(container, keys, tuple(child for child, _, _ in children), factory)
-    return structure, [d for _, dtypes, _ in children for d in dtypes], [s for _, _, shapes in children for s in shapes]
+    return nest_children(container, [_parse_dtype(part) for part in parts])
 
 
 class _Law:

@@ -43,7 +43,7 @@ from gpuscan.operators.loops.mobius import MobiusMaps
 from gpuscan.operators.loops.semirings import ProductMaps
 from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map, trace_function
+from gpuscan.operators.trace import Map, structure_of, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import is_everywhere
 from gpuscan.problem.results import over_arrays, parts_of
@@ -275,11 +275,7 @@ def loop_form(
 
 def _all_host(value: object) -> bool:
     """Return True if no array of a bundle is on a device."""
-    if isinstance(value, dict):
-        return all(map(_all_host, value.values()))
-    if isinstance(value, (tuple, list)):
-        return all(map(_all_host, value))
-    return not isinstance(value, Array)
+    return not any(isinstance(leaf, Array) for leaf in structure_of(value)[1])
 
 
 def _run(

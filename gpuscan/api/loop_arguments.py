@@ -14,7 +14,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
 from gpuscan.array_types import AnyDType
-from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Field, Structure, container_of, element_of, nest_children, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
@@ -265,29 +265,19 @@ def _has_list(value: object) -> bool:
 
 def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
-    if isinstance(value, dict):
-        container, keys, parts, factory = "dict", tuple(value), list(value.values()), None
-    elif isinstance(value, tuple) or (lists and isinstance(value, list)):
-        named = hasattr(value, "_fields")
-        container = "named" if named else "list" if isinstance(value, list) else "tuple"
-        keys, parts = tuple(getattr(value, "_fields", range(len(value)))), list(value)
-        factory = type(value) if named else None
-    elif _is_weak(value):
+    outer = container_of(value) if isinstance(value, (dict, tuple)) or (lists and isinstance(value, list)) else None
+    if outer is not None:
+        container, parts = outer
+        if not parts:
+            raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
+        return nest_children(container, [_flatten(part, lists=lists) for part in parts])
+    if _is_weak(value):
         return LEAF, [value]
-    elif is_number_parameter(value):
+    if is_number_parameter(value):
         return LEAF, [fill_array(value, (), np.dtype(value.number_type))]
-    elif isinstance(value, ParameterArray):
-        scalar_of(value.dtype)
-        return LEAF, [value]
-    else:
-        leaf = as_some_array(value)
-        scalar_of(leaf.dtype)
-        return LEAF, [native(leaf)]
-    if not parts:
-        raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
-    children = [_flatten(part, lists=lists) for part in parts]
-    leaves = [leaf for _, inner in children for leaf in inner]
-    return Structure(container, keys, tuple(child for child, _ in children), factory), leaves
+    leaf = value if isinstance(value, ParameterArray) else native(as_some_array(value))
+    scalar_of(leaf.dtype)
+    return LEAF, [leaf]
 
 
 # ----- Axes

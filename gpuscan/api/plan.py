@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
@@ -32,6 +31,7 @@ from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.html_table import html_table
+from gpuscan.operators.trace import structure_of
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -619,10 +619,6 @@ def extent(array: Array) -> int:
     return int(array.nbytes)
 
 
-def arrays_in(arguments: object) -> Iterator[Array]:
-    """Yield the arrays among nested buffers."""
-    if isinstance(arguments, Array):
-        yield arguments
-    elif isinstance(arguments, (tuple, list, dict)):
-        for argument in arguments.values() if isinstance(arguments, dict) else arguments:
-            yield from arrays_in(argument)
+def arrays_in(arguments: object) -> list[Array]:
+    """Return the arrays among nested buffers."""
+    return [leaf for leaf in structure_of(arguments)[1] if isinstance(leaf, Array)]

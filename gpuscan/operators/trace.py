@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, Element, Field, Structure, field_names
+from gpuscan.elements import LEAF, Element, Field, Structure, container_of, field_names, nest_children
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.evaluation import copy_nodes
@@ -341,16 +341,5 @@ def _field_nodes(
 
 def structure_of(value: object) -> tuple[Structure, list[Any]]:
     """Return the structure and the leaves of a value that a map returned."""
-    factory: Callable[..., object] | None = None
-    if isinstance(value, Mapping):
-        container, keys, parts = "dict", tuple(value), list(value.values())
-    elif isinstance(value, (tuple, list)):
-        named = hasattr(value, "_fields")
-        container, parts = ("named" if named else "list" if isinstance(value, list) else "tuple"), list(value)
-        keys = tuple(getattr(value, "_fields", range(len(value))))
-        factory = type(value) if named else None
-    else:
-        return LEAF, [value]
-    children = [structure_of(part) for part in parts]
-    leaves = [leaf for _, child_leaves in children for leaf in child_leaves]
-    return Structure(container, keys, tuple(child for child, _ in children), factory), leaves
+    outer = container_of(value)
+    return (LEAF, [value]) if outer is None else nest_children(outer[0], [structure_of(part) for part in outer[1]])

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
+from gpuscan.elements import LEAF, Element, Scalar, Structure, container_of, nest_children, scalar_of
 from gpuscan.errors import abbreviate
 from gpuscan.operators.parameter_array import (
     ParameterArray,
@@ -141,38 +141,21 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
         raise ValueError(
             f"a bundle nested more than {_MAX_DEPTH} levels deep was passed; pass a bundle of arrays in fewer levels"
         )
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return _gather_parts("named", x._fields, list(x), depth, only_moved, type(x))
-    if isinstance(x, tuple):
-        return _gather_parts("tuple", tuple(range(len(x))), list(x), depth, only_moved)
-    if isinstance(x, dict):
-        return _gather_parts("dict", tuple(x), list(x.values()), depth, only_moved)
-    if isinstance(x, list) and holds_arrays(x):
-        return _gather_parts("list", tuple(range(len(x))), x, depth, only_moved)
-    array = as_array(x)
-    if array.dtype.names:
-        return _gather_parts(
-            "structured", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved
-        )
-    # complex128 is the dtype of no element, but dtype= may convert it.
-    if array.dtype.newbyteorder("=") != np.complex128 and not (only_moved and array.dtype.kind in "mM"):
-        scalar_of(array.dtype)
-    return LEAF, [array]
-
-
-def _gather_parts(
-    container: str,
-    keys: tuple[str | int, ...],
-    parts: Sequence[object],
-    depth: int,
-    only_moved: bool,
-    factory: Callable[..., object] | None = None,
-) -> tuple[Structure, list[Leaf]]:
+    is_bundle = isinstance(x, (tuple, dict)) or (isinstance(x, list) and holds_arrays(x))
+    outer = container_of(x) if is_bundle else None
+    if outer is None:
+        array = as_array(x)
+        names = array.dtype.names
+        if not names:
+            # complex128 is the dtype of no element, but dtype= may convert it.
+            if array.dtype.newbyteorder("=") != np.complex128 and not (only_moved and array.dtype.kind in "mM"):
+                scalar_of(array.dtype)
+            return LEAF, [array]
+        outer = Structure("structured", names), [array[name] for name in names]
+    container, parts = outer
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
-    children = [_flatten_bundle(part, depth + 1, only_moved) for part in parts]
-    structure = Structure(container, keys, tuple(s for s, _ in children), factory)
-    return structure, [leaf for _, leaves in children for leaf in leaves]
+    return nest_children(container, [_flatten_bundle(part, depth + 1, only_moved) for part in parts])
 
 
 @overload
