@@ -34,6 +34,17 @@ def test_each_class_gives_the_loop_on_every_adapter(device: gs.Device, name: str
     oracle.check(found, oracle.run(case.step, case.init, xs))
 
 
+@pytest.mark.parametrize("method", ["auto", "sequential"])
+def test_values_of_dicts_are_attributes_as_in_operators(method: Any) -> None:
+    x = np.arange(4, dtype=F)
+    carry, ys = gs.loop(
+        lambda h, step: {"sum": step.input + (h.sum if step.input != 2 else 0)},
+        {"sum": F(1)}, {"input": x}, method=method, device="numpy",
+    )  # fmt: skip
+    assert ys["sum"].tolist() == [1, 2, 2, 5]
+    assert carry["sum"] == 5
+
+
 def decay(h: Any, x: Any) -> Any:
     return F(0.9) * h + x
 

@@ -313,7 +313,7 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
 
     @functools.wraps(function, updated=())
     def following(state: object, x: object) -> object:
-        graph = _graph_of(state)
+        graph = structure_of(state)[1][0].graph
         ways = 0
 
         def follow(given: Sequence[_Answer]) -> object:
@@ -342,7 +342,8 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
 
             graph.answer = answer
             try:
-                value = _over_leaves(join_numbers, function(_copy_containers(state), _copy_containers(x)))
+                structure, leaves = structure_of(function(*(_copy_containers(given) for given in (state, x))))
+                value = structure.build_bundle(list(map(join_numbers, leaves)))
             finally:
                 graph.answer = None
             for at in reversed(range(len(given), len(taken))):
@@ -359,26 +360,10 @@ def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, A
     return following
 
 
-def _over_leaves(function: Callable[[Any], Any], value: object) -> Any:
-    """Return a bundle of new containers with a function applied to each leaf."""
-    if isinstance(value, dict):
-        return {key: _over_leaves(function, part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        parts = [_over_leaves(function, part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return function(value)
-
-
-def _graph_of(value: Any) -> Graph:
-    """Return the graph of the traced values in a bundle."""
-    while not isinstance(value, Traced):
-        value = next(iter(value.values() if isinstance(value, dict) else value))
-    return value.graph
-
-
 def _copy_containers(value: object) -> object:
     """Return a bundle with copies of its dicts and lists, since the function may change them."""
-    return _over_leaves(lambda leaf: leaf, value)
+    structure, leaves = structure_of(value)
+    return structure.unflatten(leaves)
 
 
 def _choose(graph: Graph, condition: Node, yes: object, no: object, line: str) -> Any:
