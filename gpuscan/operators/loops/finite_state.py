@@ -83,11 +83,6 @@ class TableMaps(Composition):
         return next(bits for bits in (1, 2, 4, 8) if len(self.states) <= 2 ** min(bits, 6) or bits == 8)
 
     @property
-    def words(self) -> int:
-        """The words of a table."""
-        return -(-len(self.states) * self.bits // 32)
-
-    @property
     def per_word(self) -> int:
         return 32 // self.bits
 
