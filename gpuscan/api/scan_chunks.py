@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
-from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group
+from gpuscan.api.call_device import Devices, choose_device_for, find_call_device, find_device_or_group
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.launches import launchable_with
@@ -33,7 +33,7 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
-from gpuscan.problem.fixed_bits import check_not_everywhere, is_everywhere
+from gpuscan.problem.fixed_bits import is_everywhere
 from gpuscan.problem.problem import Problem, ProblemOptions, make_unrounded
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.results import over_arrays, parts_of
@@ -94,11 +94,12 @@ def scan_chunks(
 
     Only a few chunks are in memory at a time, so the sequence may be larger than memory. The iterator reads ahead: it
     may take later chunks before it yields the result of an earlier one. It copies each chunk, so you may read the next
-    chunk into the same array. Chunks that are `gpuscan.Array` stay on their device, and each result is yielded at once.
+    chunk into the same array. Chunks that are `gpuscan.Array` stay on their device, and each result is yielded at once,
+    unless `reproducible` is passed.
 
     The results have the bits of `scan` over the whole sequence, with two exceptions. If the chunks are on a device, the
     last bits of floats depend on where the chunks are cut. So do the last bits of floats that ``device="numpy"``
-    combines by a Python function, by ``"matmul"`` or in segments.
+    combines by a Python function, by ``"matmul"`` or in segments. With `reproducible` there are no exceptions.
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
@@ -111,7 +112,7 @@ def scan_chunks(
             gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can split one iterator that
             yields both.
         before, after: as in `scan`; `before` has one parameter.
-        reproducible: as in `scan`. Chunks on a device are an OperatorError.
+        reproducible: as in `scan`.
 
     Yields:
         For each chunk an array of its length, or a bundle of such arrays: a `gpuscan.Array` if the first chunk is one,
@@ -181,12 +182,16 @@ class Stream:
     cuts: ChunkCuts | None
     strategy: str
 
+    def problem_of(self, chunk: object) -> Problem:
+        """Return the `Problem` of one chunk."""
+        return _problem_of(chunk, self.op, self.options, self.compensated)
+
 
 def chunk_problems(chunks: Iterable[object], stream: Stream) -> Iterator[tuple[object, Problem]]:
     """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
     number, cuts = 0, stream.cuts
     for number, chunk in enumerate(chunks, 1):
-        problem = _problem_of(chunk, stream.op, stream.options, stream.compensated)
+        problem = stream.problem_of(chunk)
         if cuts is not None:
             problem = _with_marks(problem, cuts.marks(number, problem.size))
         yield chunk, problem
@@ -237,7 +242,8 @@ def _scan_each(
     leaves: list[Array] = []
     with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
         _form_of(tuple(begin), leaves)
-    if leaves:
+    on_device = bool(leaves)
+    if on_device and not (stream.options["reproducible"] and _has_canonical_order(stream.problem_of(begin[0]))):
         yield from _scan_on_device(chunks, stream, requested)
         return
     problems = chunk_problems(chunks, stream)
@@ -245,34 +251,45 @@ def _scan_each(
     if first is None:
         return
     x, opening = first
-    device = choose_device_for(opening, find_device_or_group((), None) if requested is None else device)
-    if opening.everywhere and device is None and opening.source.storage_bytes:
+    if on_device or requested is None:
+        device = find_device_or_group(opening.arrays if on_device else (), requested)
+    device = choose_device_for(opening, device)
+    if _has_canonical_order(opening) and device is None:
         yield from _scan_spans_on_cpu(first, problems)
         return
     if device is None or not opening.source.storage_bytes:
         yield from _scan_on_cpu(first, problems)
         return
     failures: list[Exception] = []
+    owner: Any = device
 
     def others() -> Iterator[Problem]:
         try:
             for number, (_, problem) in enumerate(problems, 2):
                 check_alike(number, problem, opening)
+                if on_device:
+                    find_call_device(problem.arrays, owner)
                 yield problem
         except Exception as error:
             # It is raised once the results of the chunks before it are out.
             failures.append(error)
 
     # Closed by name, because some versions of Python keep the frame of a generator that was closed, and so its memory.
+    scanned: Any
     if isinstance(device, DeviceGroup):
         scanned = device.executor_group.scan_stream(opening, others(), stream.strategy)
     else:
-        scanned = scan_stream(device._executor, opening, others(), stream.strategy)
+        scanned = scan_stream(device._executor, opening, others(), stream.strategy, on_device=on_device)
     with closing(scanned) as results_of_chunks:
         for results in results_of_chunks:
-            yield in_form_of(opening, x, results)
+            yield in_form_of(opening, x, [Array._of(owner, part) for part in results] if on_device else results)
     if failures:
         raise failures[0]
+
+
+def _has_canonical_order(problem: Problem) -> bool:
+    """Return True if the elements are combined in the canonical order, whatever the chunks."""
+    return problem.everywhere and problem.source.storage_bytes > 0
 
 
 # ----- Chunks on a device
@@ -297,11 +314,10 @@ def _scan_on_device(chunks: Iterable[object], stream: Stream, requested: Devices
         leaves: list[Array] = []
         form = _form_of(x, leaves)
         if form not in known:
-            problem = _problem_of(x, op, stream.options, stream.compensated)
+            problem = stream.problem_of(x)
             if opening is None:
                 opening = problem
                 ends_with_carry = cuts is None or _ends_with_carry(problem)
-                check_not_everywhere(problem.everywhere, "chunks on a device")
             else:
                 check_alike(number, problem, opening)
             found = find_device_or_group(problem.arrays, device or requested)

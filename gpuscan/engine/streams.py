@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.error_translation import translate_errors_in_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up
+from gpuscan.engine.device_arrays import pack_device_arrays, unpack
+from gpuscan.engine.device_seeds import bind_seeds, seeds_by_rows
+from gpuscan.engine.element_copy import StridedView, bindable, copy_elements, duplicate, elements_of, slice_axis
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits
 from gpuscan.engine.host_arrays import scan_host
@@ -28,7 +34,12 @@ from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_ar
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Flags, Marks, as_words
 
-Leaves = list[AnyArray]
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.elements import Field
+
+# Arrays of NumPy; or all are on the device.
+Leaves = list[Any]
 
 
 @dataclass
@@ -51,10 +62,11 @@ class ChunkQueue:
 
     Args:
         problems: the chunks as problems; the queue copies their arrays, since callers may fill one array again.
+        context: the device that the copies and the results are on; None for NumPy.
     """
 
-    def __init__(self, problems: Iterator[Problem]) -> None:
-        self._problems = problems
+    def __init__(self, problems: Iterator[Problem], context: DeviceContext | None = None) -> None:
+        self._problems, self._context = problems, context
         self._unfinished: deque[Chunk] = deque()
         # Chunks with elements that no part has taken yet, and the first of these elements.
         self._untaken: deque[tuple[Chunk, int]] = deque()
@@ -69,14 +81,18 @@ class ChunkQueue:
             if problem is None:
                 return False
             fields = problem.destination.fields
-            results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
+            results = [self._empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
             marks = None if problem.heads is None else problem.heads.cut.array
-            chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size, marks)
+            leaves = [copy_of(leaf, self._context) for leaf in problem.leaves]
+            chunk = Chunk(leaves, results, problem.size, marks)
             self._unfinished.append(chunk)
             self._untaken.append((chunk, 0))
             self._waiting += chunk.length
             self.arrived += chunk.length
         return True
+
+    def _empty(self, shape: tuple[int, ...], dtype: AnyDType) -> AnyArray | DeviceArray:
+        return np.empty(shape, dtype) if self._context is None else empty(self._context, shape, dtype)
 
     def parts(self, spec: ScanSpec, length: int) -> Iterator[Part]:
         """Yield the elements in pieces of `length`. The last one may be shorter."""
@@ -174,15 +190,68 @@ class ChunkField:
             at += target.nbytes
 
 
+class DeviceChunkSource(DeviceSource):
+    """One field of the queue's chunks, which are on the device."""
+
+    def __init__(self, queue: ChunkQueue, number: int) -> None:
+        self._queue, self._number = queue, number
+        self.array = self.view = None  # type: ignore[assignment] # of the caller's; the queue has copies
+
+    def binding(self, part: Part) -> tuple[Binding, object]:
+        """Return what the shader binds, and the array that has to stay alive until the run is submitted."""
+        slices = [slice_axis(c.leaves[self._number], 0, begin, end) for c, begin, end in self._queue.slices(part)]
+        joined = bindable(slices[0]) if len(slices) == 1 else join_on_device(slices)
+        return joined._binding(), joined
+
+
+class DeviceChunkSink(DeviceSink):
+    """One field of the results of the queue's chunks, which are on the device."""
+
+    def __init__(self, queue: ChunkQueue, number: int, field: Field, context: DeviceContext) -> None:
+        self._queue, self._number, self._field, self._context = queue, number, field, context
+        self.array = self.view = None  # type: ignore[assignment] # of the caller's; each chunk has an array of its own
+
+    def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
+        """Return what the shader binds, and the temporary array that `finish` copies from."""
+        temporary = empty(self._context, (part.length * self._field.count,), self._field.scalar.dtype)
+        return temporary._binding(), temporary
+
+    def finish(self, part: Part, temporary: DeviceArray) -> None:
+        """Submit copies of a part's results to the results of the chunks."""
+        size, at = self._field.storage_bytes, 0
+        for chunk, begin, end in self._queue.slices(part):
+            results = StridedView(temporary, at, (end - begin,), (size,), size)
+            copy_elements(results, chunk.results[self._number], offset=begin * size)
+            at += results.nbytes
+
+
+def copy_of(array: Any, context: DeviceContext | None) -> Any:
+    """Return a copy of an array in C order on a device; without one, in NumPy."""
+    if context is None:
+        return np.array(array, order="C")
+    with context.errors:
+        return duplicate(array) if isinstance(array, DeviceArray) else upload_array(context, array)
+
+
+def join_on_device(arrays: Sequence[DeviceArray]) -> DeviceArray:
+    """Return arrays in C order on one device, joined along their first axis."""
+    first = arrays[0]
+    joined = empty(first._context, (sum(array.shape[0] for array in arrays), *first.shape[1:]), first.dtype)
+    for array, start in zip(arrays, accumulate([array.nbytes for array in arrays], initial=0), strict=False):
+        copy_elements(elements_of(array), joined, offset=start)
+    return joined
+
+
 class ChunkHeads(HeadBits):
     """The bits of heads of the queue's chunks.
 
     Args:
         queue: the chunks, which have marks.
+        context: the device.
     """
 
-    def __init__(self, queue: ChunkQueue) -> None:
-        self._queue = queue
+    def __init__(self, queue: ChunkQueue, context: DeviceContext) -> None:
+        self._queue, self._context = queue, context
 
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes of the part's bits."""
@@ -190,10 +259,13 @@ class ChunkHeads(HeadBits):
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
-        del kept
-        assert buffers is not None
         marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.slices(part) if chunk.marks is not None]
-        return buffers.write_heads(as_words(np.concatenate(marks)))
+        words = as_words(np.concatenate(marks))
+        if buffers is not None:
+            return buffers.write_heads(words)
+        array = upload_array(self._context, words)
+        kept.append(array)
+        return array._binding()
 
 
 def scan_stream(
@@ -202,6 +274,8 @@ def scan_stream(
     others: Iterable[Problem],
     strategy: str,
     piece_bytes: int | None = None,
+    *,
+    on_device: bool = False,
 ) -> Generator[Leaves, None, None]:
     """Yield the results of each chunk, in order.
 
@@ -215,6 +289,8 @@ def scan_stream(
         others: the chunks after it, with the same element type.
         strategy: as in `gpuscan.scan`.
         piece_bytes: the bytes of a piece (default: chosen for the adapter).
+        on_device: True if the chunks and their results are on the device. The order of combination must be the
+            canonical one, in which no tile depends on the length.
     """
     context = executor.context
     limit = context.capabilities.limits[STORAGE_LIMIT]
@@ -224,19 +300,30 @@ def scan_stream(
         problem = prepare_problem(context, problem)
         if not bring_together:
             return problem
-        leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
+        leaves: Leaves
+        if on_device:
+            leaves = pack_device_arrays(problem, [copy_of(leaf, context) for leaf in problem.leaves])
+        else:
+            leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
         return pack_problem(problem, leaves, limit, context.capabilities.summary)
 
     def in_form(chunk: Chunk) -> Leaves:
-        return unpack_results(as_given, chunk.results) if bring_together else chunk.results
+        if not bring_together:
+            return chunk.results
+        if not on_device:
+            return unpack_results(as_given, chunk.results)
+        fields = as_given.destination.fields
+        results = [empty(context, (chunk.length, *f.shape), f.scalar.dtype) for f in fields]
+        unpack(replace(as_given, shape=(chunk.length,)), chunk.results, results)
+        return results
 
-    opening = pack(opening)
+    opening = pack(seeds_by_rows(opening) if on_device else opening)
 
     def make_layout() -> Layout:
         spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
         return Layout(spec, (), context.capabilities, find_settled_length(spec, executor))
 
-    queue = ChunkQueue(chain([opening], map(pack, others)))
+    queue = ChunkQueue(chain([opening], map(pack, others)), context if on_device else None)
     layout_key = opening.layout_key and (opening.layout_key, "stream")
     layout = executor.planner.layout(layout_key, strategy, make_layout)
     if not queue.await_elements(layout.settled_length):
@@ -248,10 +335,19 @@ def scan_stream(
     spec = layout.spec
     unit = piece_unit(spec, tuple(tile_on(context, spec, subgroups) for subgroups in (True, False)))
     length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
-    fields = opening.source.fields, opening.destination.fields
-    sources, sinks = ([ChunkField(queue, i, f.storage_bytes) for i, f in enumerate(side)] for side in fields)
-    heads = None if opening.heads is None else ChunkHeads(queue)
-    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context), heads=heads)
+    numbered, written = enumerate(opening.source.fields), enumerate(opening.destination.fields)
+    sources: list[HostSource | DeviceSource]
+    sinks: list[HostSink | DeviceSink]
+    if on_device:
+        sources = [DeviceChunkSource(queue, i) for i, _ in numbered]
+        sinks = [DeviceChunkSink(queue, i, f, context) for i, f in written]
+    else:
+        sources = [ChunkField(queue, i, f.storage_bytes) for i, f in numbered]
+        sinks = [ChunkField(queue, i, f.storage_bytes) for i, f in written]
+    heads = None if opening.heads is None else ChunkHeads(queue, context)
+    with context.errors, context.lock:
+        seeds = (bind_seeds if on_device else seed_words)(opening, spec, context)
+    job = Job(spec, strategy, sources, sinks, seeds=seeds, heads=heads)
     # The stream is closed also where the caller stops reading.
     with closing(executor.run(job, queue.parts(spec, length))) as landed:
         for part in translate_errors_in_steps(context, landed):

@@ -615,8 +615,6 @@ def test_refusals(device: gs.Device) -> None:
         gs.scan(x, before=lambda value: np.fmod(value, 3), device="numpy", **EVERYWHERE)
     with pytest.raises(gs.OperatorError, match="add of float64"):
         gs.scan(x.astype(np.float64), device="numpy", **EVERYWHERE)
-    with pytest.raises(gs.OperatorError, match="chunks on a device"):
-        list(gs.scan_chunks([device.asarray(x)], **EVERYWHERE))
     with pytest.raises(gs.OperatorError, match="method='newton'"):
         gs.loop(lambda h, v: h + v, 0.0, x, method="newton", **EVERYWHERE)
     with pytest.raises(gs.OperatorError, match="init on a device"):

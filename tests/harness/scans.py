@@ -107,13 +107,20 @@ def scan_on_device_with(
 
 
 def scan_chunks_with(
-    device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int, segments: Any = None, keys: Any = None
-) -> Generator[Array, None, None]:
-    """Return the running sums of chunks, scanned in pieces of a given size."""
-    options: ProblemOptions = {"axis": 0, "exclusive": False, "reverse": False}
+    device: gs.Device,
+    chunks: Iterable[Array] | Iterable[gs.Array],
+    *,
+    piece_bytes: int,
+    segments: Any = None,
+    keys: Any = None,
+    on_device: bool = False,
+    **more: Any,
+) -> Generator[Any, None, None]:
+    """Return the running sums of chunks, scanned in pieces of a given size; `more` are further options of a problem."""
+    options: ProblemOptions = {"axis": 0, "exclusive": False, "reverse": False, **more}  # type: ignore[typeddict-item]
     pairs = chunk_problems(chunks, Stream("add", options, False, chunk_cuts(segments, keys), "auto"))
     problems = (problem for _, problem in pairs)
-    stream = scan_stream(device._executor, next(problems), problems, "auto", piece_bytes)
+    stream = scan_stream(device._executor, next(problems), problems, "auto", piece_bytes, on_device=on_device)
     with closing(stream):
         yield from (result for (result,) in stream)
 
