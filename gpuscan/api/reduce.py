@@ -156,7 +156,7 @@ def reduce(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
     if (distributed := find_distributed(x)) is not None:
-        refused = {"groups": groups, "device": device, "reproducible": options.pop("reproducible")}
+        refused = {"groups": groups, "device": device}
         options["segments"] = segments
         return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
     if isinstance(groups, Array) and num_groups is None and groups.size and groups.dtype.kind in "iub":

@@ -174,8 +174,8 @@ def scan(
         strategy: the algorithm: ``"auto"`` (the fastest that is safe on the device), ``"lookahead"``, ``"lookback"``,
             ``"fallback"`` or ``"three_dispatch"``; see docs/tiles.md.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
-            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. If
-            `device` is a list, only its first device scans.
+            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. If there
+            are several devices, in a list or in a `gpuscan.ShardedArray`, only the first one scans.
 
     Returns:
         An array of the type and shape of `x`, or a bundle like `x`; with `return_total`, the pair ``(result, total)``.
@@ -233,7 +233,7 @@ def scan(
     }
     given = x
     if (distributed := find_distributed(x)) is not None:
-        refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
+        refused = {"device": device, "groups": groups}
         more = {"compensated": compensated, "return_total": return_total}
         return distributed._scan_bundle(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=options["segments"], keys=options["keys"], groups=groups)

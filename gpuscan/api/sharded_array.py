@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.call_device import Devices, Distributed, WholeArray, resolve_devices
+from gpuscan.api.device import Device
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.reduce import reduce
 from gpuscan.api.reduced_axes import ReducedAxes, find_axes
@@ -56,7 +57,7 @@ class ShardedArray(Distributed):
 
     `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are divided in the same way. The
     elements stay on their devices. Only the combination of all elements before a shard, one element for each row,
-    passes through the CPU.
+    passes through the CPU. With ``reproducible="everywhere"``, all elements pass through the CPU to the first device.
 
     Attributes:
         shape, dtype, nbytes, ndim: as NumPy defines them.
@@ -116,13 +117,8 @@ class ShardedArray(Distributed):
         resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
         axis = resolve_axis(axis, array.shape)
         parts = cut_into_shards(array.shape[axis], relative_speeds([device._executor for device in resolved]))
-        cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
-        before = (slice(None),) * axis
-        shards = []
-        for device, cut in cuts:
-            with naming(resolved[device]._executor, device):
-                shards.append(resolved[device].asarray(array[(*before, cut)]))
-        return cls(tuple(shards), axis)
+        ranges = [(part.device, part.start, part.stop) for part in parts]
+        return _divide(array, resolved, axis, ranges or [(0, 0, array.shape[axis])])
 
     def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> Any:
         """Return ``gpuscan.scan(self, op, **options)``."""
@@ -170,6 +166,10 @@ class ShardedArray(Distributed):
         outputs, apart = None, False
         if out is not None:
             outputs = check_sharded_out(problems[0], out, first)
+        if problems[0].everywhere:
+            more = {"compensated": pairs, "return_total": with_total, "strategy": strategy}
+            return _scan_as_one(x, op, first, problems[0], options | more, out, outputs)
+        if outputs is not None:
             # An error on one device must not leave the input half overwritten by the others.
             may_fail = strategy_asked_for(strategy) not in ("auto", "three_dispatch")
             apart = may_fail and overlap(leaves, outputs)
@@ -340,12 +340,14 @@ def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOp
             f"{what} passed with a gpuscan.ShardedArray of shape {first.shape} and axis={axes.axes}; pass one axis"
             + ("" if axes.axes else " or several, or none for all")
         )
+    uncut: ProblemOptions = {**options, "axis": axes.axes[-1], "exclusive": False, "reverse": False}
+    del uncut["segments"]
+    if options["reproducible"] and make_shard_problems(x, op, leaves, uncut | {"initial": None})[0].everywhere:
+        return _reduce_as_one(x, op, first, axes, options)
     if len(axes.axes) > 1:
         # The last axis first: this combines the elements in C order.
         last = _reduction(x, op, replace(axes, axes=axes.axes[-1:]), options | {"initial": None, "after": None})
         return reduce(last, op, axis=axes.axes[:-1], initial=options["initial"], after=options["after"])
-    uncut: ProblemOptions = {**options, "axis": axes.axis, "exclusive": False, "reverse": False}
-    del uncut["segments"]
     problems = make_shard_problems(x, op, leaves, uncut)
     if segments is None:
         return _reduce_rows(problems, first)
@@ -355,6 +357,86 @@ def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOp
         results = _join_shards(scan_apart(shards, "auto"), first, first.axis)
         return shards[0].problem.destination.structure.build_bundle(results)
     return _reduce_segments(problems, first, segments)
+
+
+def _scan_as_one(
+    x: object,
+    op: Operation,
+    first: ShardedArray,
+    problem: Problem,
+    options: Mapping[str, Any],
+    out: object,
+    outputs: Sequence[ShardedArray] | None,
+) -> object:
+    """Return the scan in the canonical order, which does not depend on shards: the first device scans all elements.
+
+    Args:
+        x, op: as in `gpuscan.scan`.
+        first: the first sharded array of `x`.
+        problem: the scan of any shard.
+        options: the other options of `gpuscan.scan`.
+        out: as in `gpuscan.scan`.
+        outputs: its arrays, depth first.
+    """
+    keys = options["keys"]
+    given: dict[str, Any] = {**options, "keys": keys.numpy() if isinstance(keys, ShardedArray) else keys}
+    given["device"] = first.devices[0]
+    scanned: Any = scan(over_arrays(ShardedArray.numpy, x), op, **given)
+    total = None
+    if options["return_total"]:
+        scanned, total = scanned
+    result = over_arrays(lambda part: _divide_alike(part, first, first.axis), scanned)
+    if outputs is not None:
+        write_results(tuple(fields_of(result, problem.destination, "out")), tuple(outputs))
+        result = out
+    if not options["return_total"]:
+        return result
+    return result, _without_axes(total, first, (problem.axis,))
+
+
+def _reduce_as_one(
+    x: object, op: Operation, first: ShardedArray, axes: ReducedAxes, options: ReductionOptions
+) -> object:
+    """Return the reduction in the canonical order: the first device reduces all elements."""
+    given: dict[str, Any] = {**options, "axis": axes.axes, "device": first.devices[0]}
+    result = reduce(over_arrays(ShardedArray.numpy, x), op, **given)
+    if options["segments"] is None:
+        return _without_axes(result, first, axes.axes)
+    divided = first.axis not in axes.axes
+    return over_arrays(lambda part: _divide_alike(part, first, first.axis), result) if divided else result
+
+
+def _without_axes(result: object, first: ShardedArray, axes: tuple[int, ...]) -> object:
+    """Return NumPy results of a reduction of these axes, sharded if the divided axis is none of them."""
+    if first.axis in axes:
+        return result
+    axis = first.axis - sum(other < first.axis for other in axes)
+    return over_arrays(lambda part: _divide_alike(part, first, axis), result)
+
+
+def _divide_alike(array: Any, first: ShardedArray, axis: int) -> ShardedArray:
+    """Return a NumPy array, divided along an axis at the indices at which a sharded array is divided."""
+    devices: list[Any] = list(first.devices)
+    shards = zip(first.shards, edges_of(first), strict=True)
+    return _divide(array, devices, axis, [(devices.index(shard.device), *edges) for shard, edges in shards])
+
+
+def _divide(
+    array: AnyArray, devices: Sequence[Device], axis: int, ranges: Sequence[tuple[int, int, int]]
+) -> ShardedArray:
+    """Copy each range of an axis to its device.
+
+    Args:
+        array: the array.
+        devices: the devices.
+        axis: the axis.
+        ranges: for each shard the number of its device, its first index, and the one after its last.
+    """
+    shards = []
+    for device, begin, end in ranges:
+        with naming(devices[device]._executor, device):
+            shards.append(devices[device].asarray(array[(*(slice(None),) * axis, slice(begin, end))]))
+    return ShardedArray(tuple(shards), axis)
 
 
 def _refuse(options: Mapping[str, object]) -> None:

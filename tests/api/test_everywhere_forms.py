@@ -1,4 +1,4 @@
-"""``reproducible="everywhere"`` for chunks on a device: the bits of one scan on one device."""
+"""``reproducible="everywhere"`` for chunks on a device and arrays in shards: the bits of one scan on one device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import pytest
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import SPAN
 from tests.api.test_everywhere import (
+    CALLS,
     CUTS,
     EVERYWHERE,
     LENGTH,
     OFFSETS,
     SPANS,
+    digest,
+    load_digests,
     normal,
     product_and_sum,
     scan_of_spans,
@@ -22,6 +25,7 @@ from tests.api.test_everywhere import (
     tiny,
 )
 from tests.harness.scans import scan_chunks_with
+from tests.oracle import Array
 
 
 @pytest.fixture
@@ -120,3 +124,75 @@ def test_chunks_that_do_not_fit_on_a_device(pair: list[gs.Device]) -> None:
         assert next(found).numpy().tobytes() == gs.scan(x, device="numpy", **EVERYWHERE).tobytes()
         with pytest.raises(error):
             next(found)
+
+
+# ----- Arrays in shards
+
+OF_SHARDS = [
+    "add float32, exclusive, reversed, segments",
+    "add float32, keys, initial",
+    "add float32, compensated",
+    "add float32, axis 1, exclusive, total",
+    "add float16",
+    "multiply complex64, segments",
+    "a function of a bundle",
+    "reduce float32, axis 1",
+    "reduce float32, segments",
+]
+
+
+@pytest.mark.parametrize("name", OF_SHARDS)
+def test_digests_of_shards(pair: list[gs.Device], name: str) -> None:
+    def divide(x: Array) -> gs.ShardedArray:
+        return gs.ShardedArray.from_numpy(x, pair)
+
+    assert digest(CALLS[name](None, divide)) == load_digests()[name]
+
+
+@pytest.mark.parametrize("divided", [0, 1, 2])
+def test_axes_of_shards(pair: list[gs.Device], divided: int) -> None:
+    """Assert where the results are: divided as the input is, or NumPy's where the divided axis is gone."""
+    x = special(3, 5, 33, 4)
+    sharded = gs.ShardedArray.from_numpy(x, pair, axis=divided)
+    keys = gs.ShardedArray.from_numpy(np.broadcast_to(np.arange(33)[:, np.newaxis] // 7, x.shape), pair, axis=divided)
+    for axis in range(3):
+        kinds: list[dict[str, Any]] = [{"return_total": True}, {"return_total": True, "exclusive": True}]
+        for options in [*kinds, {"reverse": True, "initial": 2}]:
+            found = gs.scan(sharded, axis=axis, **options, **EVERYWHERE)
+            assert digest(found) == digest(gs.scan(x, axis=axis, device="numpy", **options, **EVERYWHERE))
+            scanned, *total = found if isinstance(found, tuple) else (found,)
+            assert [shard.shape for shard in scanned.shards] == [shard.shape for shard in sharded.shards]
+            assert all(isinstance(part, gs.ShardedArray) == (axis != divided) for part in total)
+        for reduced, more in ((axis, {}), (axis, {"segments": [0, 2, x.shape[axis]]}), ((0, axis), {"initial": 1})):
+            if reduced == (0, 0):
+                continue
+            found = gs.reduce(sharded, axis=reduced, **more, **EVERYWHERE)
+            assert digest(found) == digest(gs.reduce(x, axis=reduced, device="numpy", **more, **EVERYWHERE))
+            assert isinstance(found, gs.ShardedArray) == (divided not in np.ravel(reduced))
+    if divided != 1:
+        found = gs.scan(sharded, axis=1, keys=keys, **EVERYWHERE)
+        assert digest(found) == digest(gs.scan(x, axis=1, keys=keys.numpy(), device="numpy", **EVERYWHERE))
+
+
+def test_results_of_shards_in_place(pair: list[gs.Device]) -> None:
+    x = special(2)
+    wanted, total = gs.scan(x, device="numpy", return_total=True, **EVERYWHERE)
+    sharded, out = (gs.ShardedArray.from_numpy(x, pair) for _ in range(2))
+    for target in (out, sharded):
+        found = gs.scan(sharded, out=target, return_total=True, **EVERYWHERE)
+        assert found[0] is target
+        assert digest(found) == digest((wanted, total))
+    result = np.empty((), np.float32)
+    assert gs.reduce(out, "maximum", out=result, **EVERYWHERE) is result
+    assert digest(result) == digest(gs.reduce(wanted, "maximum", device="numpy", **EVERYWHERE))
+
+
+def test_integers_in_shards_stay_on_their_devices(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that named operators of integers, which have one set of bits already, take the plain scan."""
+    x = np.arange(LENGTH, dtype=np.int32)
+    sharded = gs.ShardedArray.from_numpy(x, pair)
+    monkeypatch.delattr(gs.ShardedArray, "numpy")
+    found, total = gs.scan(sharded, **EVERYWHERE), gs.reduce(sharded, **EVERYWHERE)
+    parts = [shard.numpy() for shard in found.shards]
+    assert np.array_equal(np.concatenate(parts), np.cumsum(x, dtype=np.int32))
+    assert total == x.sum(dtype=np.int32)
