@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
@@ -19,13 +20,13 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.caller_buffers import check_buffer, check_encoder, encoding
-from gpuscan.device.device_array import DeviceArray, upload_array
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.element_copy import copy_elements, duplicate, transpose_view
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
-from gpuscan.engine.plan_steps import Buffers, Length, encode_plan
+from gpuscan.engine.plan_steps import Buffers, Length, encode_plan, encode_submissions
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
@@ -38,7 +39,6 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import Leaf, as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
-from gpuscan.problem.fixed_bits import check_not_everywhere
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
 from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
@@ -286,6 +286,9 @@ class Plan(Numbered):
         named times out, the next `Device.synchronize` raises the error. If the driver chooses the size of subgroups for
         each shader, the first call for a shader runs one tile to learn the size.
 
+        If the plan has ``reproducible="everywhere"`` and an axis that is not the last one, the commands bring the
+        elements of each row together first. The plan keeps memory for a copy of the input and of the results.
+
         Args:
             encoder: an encoder of ``device.wgpu_device`` without an open pass.
             src: the input: a wgpu buffer of usage STORAGE, a pair ``(buffer, offset)``, or a `gpuscan.Array`; for a
@@ -326,8 +329,6 @@ class Plan(Numbered):
                 "ascending, or some are missing, so elements are moved or replaced before and after the scan. Call "
                 "the plan, or sort the elements by label and record a plan with keys"
             )
-        brings_together = self._scanned.inner != self._spec.inner
-        check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
         with context.errors, context.lock:
             self._keep_up()
             sources = find_buffers(context, problem, "src", src, problem.source)
@@ -336,6 +337,9 @@ class Plan(Numbered):
             placement, bindings = placement_of(problem, sources, destinations, dynamic=count is not None)
             if problem.empty:
                 return
+            rows = self._rows
+            if rows is not None:
+                placement, bindings = Placement(), [array._binding() for array in rows]
             plan = self._recordable_plan(self._strategy_for(placement), placement)
             seeds, heads, captured = self._auxiliary
             buffers = Buffers(
@@ -345,9 +349,13 @@ class Plan(Numbered):
                 heads=None if heads is None else heads._binding(),
                 captured=captured,
             )
-            with encoding(context.wgpu_device):
+            with encoding(context.wgpu_device), encode_submissions(context, encoder):
+                if rows is not None:
+                    self._gather_rows(sources, rows[: len(sources)])
                 run = encode_plan(context, plan, encoder, buffers, length=count)
-            auxiliary = [array for array in (seeds, heads) if array is not None]
+                if rows is not None:
+                    self._scatter_rows(rows[len(sources) :], destinations)
+            auxiliary = [array for array in (seeds, heads, *(rows or ())) if array is not None]
             for array in (*arrays_in((src, dst, length)), *auxiliary):
                 array._keep_for_encoded_commands()
             if plan.posts or plan.loops or not context.run_log.is_verified(plan):
@@ -363,6 +371,30 @@ class Plan(Numbered):
         heads = None if problem.heads is None else segment_heads(context, problem.heads, in_columns=in_columns)
         constants = self._spec.captured
         return seeds, heads, context.uniform(constants) if constants else None
+
+    @cached_property
+    def _rows(self) -> list[DeviceArray] | None:
+        """Arrays for the input and the results with the elements of each row together; None if they are together."""
+        problem = self._scanned
+        if problem.inner == self._spec.inner:
+            return None
+        context, shape = self.device._context, (problem.rows, problem.row_length)
+        fields = (*problem.source.fields, *problem.destination.fields)
+        return [empty(context, (*shape, *f.shape), f.scalar.dtype) for f in fields]
+
+    def _gather_rows(self, buffers: Sequence[BufferAndOffset], rows: Sequence[DeviceArray]) -> None:
+        """Copy the input to arrays in which the elements of each row are together."""
+        problem = self._scanned
+        for (buffer, offset), array, field in zip(buffers, rows, problem.source.fields, strict=True):
+            given = DeviceArray(array._context, buffer, array.shape, array.dtype, offset)
+            copy_elements(transpose_view(given, problem.row_length, problem.inner, field.storage_bytes), array)
+
+    def _scatter_rows(self, rows: Sequence[DeviceArray], buffers: Sequence[BufferAndOffset]) -> None:
+        """Copy results in which the elements of each row are together to where they belong."""
+        problem = self._scanned
+        for (buffer, offset), array, field in zip(buffers, rows, problem.destination.fields, strict=True):
+            result = DeviceArray(array._context, buffer, array.shape, array.dtype, offset)
+            copy_elements(transpose_view(array, problem.inner, problem.row_length, field.storage_bytes), result)
 
     def _find_plan(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)

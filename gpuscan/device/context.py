@@ -208,6 +208,8 @@ class DeviceContext:
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
         # In a ``with`` of `skip_dispatches_if`, what says if dispatches do nothing.
         self.switch: Binding | None = None
+        # A caller's encoder, which takes what is submitted; see `encode_submissions`.
+        self.encoder: wgpu.GPUCommandEncoder | None = None
 
     # ----- Limits
 
@@ -295,6 +297,9 @@ class DeviceContext:
             nbytes: the bytes that they read, by which their time is estimated.
             deferrable: True to submit them with what comes next, if short. All buffers must come from the pool.
         """
+        if self.encoder is not None:
+            encode(self, self.encoder, steps)
+            return
         recording = self.recording
         if recording is not None:
             if deferrable:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,16 @@ def encode_plan(
     run, steps = steps_of_plan(context, plan, buffers, length=length)
     encode(context, encoder, steps, timestamps)
     return run
+
+
+@contextmanager
+def encode_submissions(context: DeviceContext, encoder: wgpu.GPUCommandEncoder) -> Iterator[None]:
+    """Encode what is submitted in the ``with`` into a caller's encoder. The caller holds the lock."""
+    context.encoder = encoder
+    try:
+        yield
+    finally:
+        context.encoder = None
 
 
 def stage_dispatch(

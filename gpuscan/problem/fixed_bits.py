@@ -47,14 +47,6 @@ def needs_fixed_bits(reproducible: object, operator: Operator, element: Element,
     return maps or operator.kinds is None or _has_floats(element)
 
 
-def check_not_everywhere(everywhere: bool, option: str) -> None:
-    """Raise OperatorError if a scan must have the same bits everywhere, where that is not supported."""
-    if everywhere:
-        raise OperatorError(
-            f'reproducible="everywhere" was passed with {option}, which has no canonical order. Leave one of them out'
-        )
-
-
 def _has_floats(element: Element) -> bool:
     return any(field.scalar.kind in ("float", "complex") for field in element.fields)
 
