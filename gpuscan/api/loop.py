@@ -172,8 +172,7 @@ def loop(
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 times the machine epsilon
             of the carry's dtype).
         max_iterations: for ``"newton"``, the largest number of iterations.
-        device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``, and an `init` of numbers or
-            NumPy arrays.
+        device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``.
 
     Returns:
         A pair ``(carry, ys)``. The last carry has the other axes of `xs`. The outputs are ``ys[t] = y[t]``, in the
@@ -207,11 +206,10 @@ def loop(
     if tolerance is not None or type(max_iterations) is not int or max_iterations < 1:
         tolerance, max_iterations = _check_limits(tolerance, max_iterations)
     fixed = reproducible is not None and is_everywhere(reproducible)
-    if fixed and (method != "auto" or not _all_host(init)):
-        refused = f"method={method!r}" if method != "auto" else "an init on a device"
+    if fixed and method != "auto":
         raise OperatorError(
-            f'reproducible="everywhere" was passed with {refused}, which gives other bits on other devices. Pass '
-            'method="auto" and an init of numbers or NumPy arrays, or leave reproducible out'
+            f'reproducible="everywhere" was passed with method={method!r}, which gives other bits on other devices. '
+            'Pass method="auto", or leave reproducible out'
         )
     if method == "newton":
         arguments = loop_arguments(f, init, xs, axis=axis, device=device)

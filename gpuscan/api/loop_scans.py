@@ -418,7 +418,11 @@ class LoopRun:
         nodes = [[graph.cast(number, field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        seeds = map_fields(function, arrays, shape, self.device)
+        if self.fixed:
+            rows = [np.broadcast_to(array, self.arguments.others).reshape(-1) for array in arrays]
+            seeds = self._map_by_scan(function, rows, rows[0].shape, 0)
+        else:
+            seeds = map_fields(function, arrays, shape, self.device)
         if isinstance(stage.composition, TableMaps):
             self._check_states(stage.composition, source, arrays, shape)
         return seeds
@@ -470,18 +474,24 @@ class LoopRun:
         """Return a function of each element of arrays that share the leading shape."""
         if self.fixed or any(field.shape for field in (*function.source.fields, *function.element.fields)):
             # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
-            problem = Problem(
-                operator=LAST,
-                leaves=tuple(arrays),
-                source=function.source,
-                element=function.element,
-                destination=function.element,
-                shape=self.shape,
-                axis=self.axis,
-                before=function,
-            )
-            return execute(problem.as_reproducible() if self.fixed else problem, self.device, "auto", None)
+            return self._map_by_scan(function, arrays, self.shape, self.axis)
         return map_fields(function, arrays, self.shape, self.device)
+
+    def _map_by_scan(
+        self, function: Map, arrays: Sequence[SomeArray], shape: tuple[int, ...], axis: int
+    ) -> Sequence[SomeArray]:
+        """Return a function of each element of arrays, by a scan that keeps each element."""
+        problem = Problem(
+            operator=LAST,
+            leaves=tuple(arrays),
+            source=function.source,
+            element=function.element,
+            destination=function.element,
+            shape=shape,
+            axis=axis,
+            before=function,
+        )
+        return execute(problem.as_reproducible() if self.fixed else problem, self.device, "auto", None)
 
     def _map_outputs(self) -> list[SomeArray]:
         step = self.step

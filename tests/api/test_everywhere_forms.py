@@ -1,4 +1,4 @@
-"""``reproducible="everywhere"`` for chunks on a device, arrays in shards and recorded plans: the bits of one scan."""
+"""``reproducible="everywhere"`` for chunks, carries and initial values on a device, for shards and recorded plans."""
 
 from __future__ import annotations
 
@@ -236,3 +236,36 @@ def test_recorded_bundles_along_inner_axes(device: gs.Device) -> None:
     device.wgpu_device.queue.submit([encoder.finish()])
     for result, part, op in zip(results, pair, ("multiply", "add"), strict=True):
         assert result.numpy().tobytes() == gs.scan(part, op, axis=0, device="numpy", **EVERYWHERE).tobytes()
+
+
+# ----- Loops
+
+
+def decay(h: Any, v: Any) -> Any:
+    return v[0] * h + v[1], np.exp(-h)
+
+
+def clamp_sum(h: Any, v: Any) -> Any:
+    return np.clip(h + v[1], -3, v[0] + 3)
+
+
+def count_to_five(s: Any, v: Any) -> Any:
+    return np.where(v[1] > 0, (s + 1) % 5, s)
+
+
+@pytest.mark.parametrize(
+    ("step", "inits"),
+    [
+        (decay, [normal(7, 3), np.array([np.nan, -0.0, 1e-40], np.float32), np.float32(0.3)]),
+        (clamp_sum, [normal(7, 3), np.float32(-1e-42)]),
+        (count_to_five, [np.array([3, 0, 4], np.int32), np.int32(2)]),
+    ],
+)
+def test_first_carries_on_a_device(device: gs.Device, step: Any, inits: list[Any]) -> None:
+    xs = np.random.default_rng(1).uniform(0.1, 1, (700, 3)).astype(np.float32), special(2, 700, 3).clip(-9, 9)
+    on_device = tuple(map(device.asarray, xs))
+    for init in inits:
+        for reverse in (False, True):
+            wanted = gs.loop(step, init, xs, reverse=reverse, device="numpy", **EVERYWHERE)
+            found = gs.loop(step, device.asarray(init), on_device, reverse=reverse, **EVERYWHERE)
+            assert digest(tuple(found)) == digest(tuple(wanted))
