@@ -15,6 +15,7 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.problem.fixed_bits import EVERYWHERE
 from gpuscan.tools import browser_export, files, run_command
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
@@ -259,6 +260,7 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
     show_default=True,
     help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
+@click.option("--reproducible", type=click.Choice([EVERYWHERE]), help="Same bits of floats on every GPU and in NumPy.")
 @click.option("--force", is_flag=True, help="Write into any folder, and replace files with the names of the export's.")
 def export(folder: Path, **asked: Any) -> None:
     """Write a scan for web browsers into the folder OUT.

@@ -21,7 +21,8 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_integer, structure_and_leaves
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
-from gpuscan.problem.problem import make_problem
+from gpuscan.problem.fixed_bits import is_everywhere
+from gpuscan.problem.problem import ProblemOptions, make_problem
 from gpuscan.replaced_file import replace_file
 
 # The sides of the matrices that are exported if `dtype` has no shape.
@@ -42,6 +43,7 @@ def export(
     segments: bool = False,
     compact: bool | Callable[[Any], object] = False,
     strategy: Strategy = "auto",
+    reproducible: str | None = None,
     force: bool = False,
 ) -> Path:
     """Write a scan into a folder for web pages: WGSL shaders, an ES module that runs them, and a page that checks them.
@@ -70,6 +72,8 @@ def export(
             function that takes an element and returns a bool, ``run(x)`` returns the elements for which it is True. A
             compaction takes no `op`, `exclusive`, `reverse` or `segments`.
         strategy: ``"auto"``, or one strategy for every GPU, without subgroups.
+        reproducible: as in `gpuscan.scan`. ``"auto"`` then means three dispatches, and the page that checks the export
+            compares all bits of floats.
         force: True to write into a folder that has other files, and to replace files with the names of the export.
 
     Returns:
@@ -98,10 +102,16 @@ def export(
     if compact is False:
         x = _stand_in(dtype, length, resolve(op).element_axes)
         offsets = np.array([0, length]) if as_flag("segments", segments) else None
-        problem = make_problem(x, op, axis=0, exclusive=exclusive, reverse=reverse, segments=offsets)
+        options: ProblemOptions = {"axis": 0, "exclusive": exclusive, "reverse": reverse, "segments": offsets}
+        problem = make_problem(x, op, **options | {"reproducible": reproducible})
         files = files_of(problem, problem.source, variants(problem, strategy), samples_of(problem))
     else:
         _check_alone(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
+        if is_everywhere(reproducible):
+            raise ValueError(
+                f"compact= was passed with reproducible={reproducible!r}, but a compaction combines no elements. Leave "
+                "out reproducible"
+            )
         files = _compaction_files(_stand_in(dtype, length, 0), length, compact, strategy)
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder={folder!r} was passed; pass the path of a folder, as a str or a pathlib.Path")

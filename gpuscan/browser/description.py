@@ -59,6 +59,7 @@ def files_of(
         "exclusive": problem.exclusive,
         "reverse": problem.reverse,
         "segments": problem.heads is not None,
+        "reproducible": problem.everywhere,
         "compact": None if not problem.compacts else "mask" if problem.before is None else "function",
         "fields": fields,
         "seed": _seed(problem),
@@ -69,7 +70,7 @@ def files_of(
         and {
             "sizes": check_sizes(variants, len(samples.given[0])),
             "offsets": None if samples.offsets is None else samples.offsets.tolist(),
-            "tolerance": TOLERANCE,
+            "tolerance": 0 if problem.everywhere else TOLERANCE,
         },
     }
     if plan["subgroup_probe"]:
@@ -217,7 +218,7 @@ def scan_text(plan: Mapping[str, object]) -> str:
         for field in (fields if isinstance(fields, list) else ())
         if isinstance(field, dict)
     ]
-    options = [name for name in ("exclusive", "reverse", "segments") if plan.get(name)]
+    options = [name for name in ("exclusive", "reverse", "segments", "reproducible") if plan.get(name)]
     compaction = [f"by a {plan.get('compact')}"] if plan.get("compact") else []
     return ", ".join([f"{plan.get('operator')} of {' and '.join(typed)}", *options, *compaction])
 

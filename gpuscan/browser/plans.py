@@ -98,8 +98,8 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
 
     Args:
         problem: the scan.
-        strategy: ``"auto"`` for three dispatches, and a single pass where there are subgroups; or a strategy, which
-            then runs without subgroups.
+        strategy: ``"auto"`` for three dispatches, and a single pass where there are subgroups, unless the bits must be
+            the same everywhere; or a strategy, which then runs without subgroups.
 
     Raises:
         UnsupportedDtypeError: WebGPU has no such numbers, or some browser cannot hold the elements.
@@ -107,7 +107,7 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
     check_element(problem)
     plan_variants = []
     wanted = [(ANY_BROWSER, THREE_DISPATCHES if strategy == "auto" else strategy)]
-    if strategy == "auto":
+    if strategy == "auto" and not problem.everywhere:
         wanted += [(with_subgroups(size), SINGLE_PASS) for size in SUBGROUP_SIZES]
     for capabilities, chosen in wanted:
         for spec in specs(scan_spec(problem, capabilities)):

@@ -80,6 +80,42 @@ def test_the_page_checks_itself(browser: Browser, tmp_path: Path, op: Any, dtype
     assert (report["columns"][0]["subgroups"] > 0) == (asked is None)
 
 
+FIXED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "sums": ("add", np.float32, {}),
+    "halves": ("add", np.float16, {"segments": True, "exclusive": True}),
+    "traced, two fields": (AFFINE, (np.float32, np.float32), {"exclusive": True}),
+}
+
+
+@needs_browser
+@pytest.mark.parametrize(("op", "dtype", "options"), FIXED.values(), ids=FIXED.keys())
+def test_the_same_bits_in_the_browser(
+    browser: Browser, tmp_path: Path, op: Any, dtype: Any, options: dict[str, Any]
+) -> None:
+    """Assert that results have the bits of the definition in NumPy."""
+    page = gpuscan.export(tmp_path / "page", op, dtype, **{"length": 50_000} | options, reproducible="everywhere")
+    report = browser.report_of(page)
+    assert "error" not in report
+    (tmp_path / "matrix.json").write_text(json.dumps(report), encoding="utf-8")
+    (column,) = read_columns(tmp_path / "matrix.json")
+    assert column.failures == ()
+    assert column.total.passed == column.total.run >= 6
+
+
+@needs_browser
+def test_the_page_tells_a_wrong_bit(browser: Browser, tmp_path: Path) -> None:
+    page = gpuscan.export(tmp_path / "page", length=1000, reproducible="everywhere")
+    expected = bytearray((page / "check.expected").read_bytes())
+    expected[4 * 500] ^= 1
+    (page / "check.expected").write_bytes(expected)
+    assert any("element 500" in failure for failure in browser.report_of(page)["columns"][0]["failures"])
+
+
+def test_a_compaction_has_no_order(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="reproducible='everywhere'"):
+        gpuscan.export(tmp_path, compact=True, length=10, reproducible="everywhere")
+
+
 @needs_browser
 def test_the_page_tells_a_wrong_result(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page"

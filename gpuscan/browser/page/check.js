@@ -17,14 +17,14 @@ function floatsOf(type, bytes) {
   });
 }
 
-/** Where two results of a field differ, in words; null where they agree. */
+/** Where two results of a field differ, in words; null where they agree. With a tolerance of 0, all bits must agree. */
 function difference(field, tolerance, ...results) {
   const [found, wanted] = results.map((result) => new Uint8Array(result.buffer));
   if (found.length !== wanted.length) {
     return `${found.length / field.bytes} elements of ${field.name} were found, and ${wanted.length / field.bytes} expected`;
   }
   const [a, b] = [floatsOf(field.type, found), floatsOf(field.type, wanted)];
-  if (a) {
+  if (a && tolerance) {
     const allowed = field.type.endsWith("float16") ? Math.max(tolerance, 2 ** -6) : tolerance;
     const same = (x, y) => Object.is(x, y) || x === y || Math.abs(x - y) <= allowed * Math.max(1, Math.abs(y));
     const at = a.findIndex((value, i) => !same(value, b[i]));
