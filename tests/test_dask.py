@@ -207,6 +207,28 @@ def test_the_same_bits_everywhere() -> None:
 
 
 @pytest.mark.usefixtures("on_numpy")
+@pytest.mark.parametrize("axis", [None, 0, 2, (0, 2), (-1, 1)])
+def test_reductions_with_the_same_bits_everywhere(axis: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((9, 8, 70)).astype(np.float32)
+    blocks = da.from_array(x, chunks=(2, 3, 11))
+    options: dict[str, Any] = {"axis": axis, "reproducible": "everywhere"}
+    found = gpuscan.dask.reduce(blocks, **options)
+    assert found.chunks == blocks.sum(axis).chunks
+    assert np.asarray(found.compute()).tobytes() == gs.reduce(x, device="numpy", **options).tobytes()
+    pair = gpuscan.dask.reduce((blocks, blocks + 1), add_both, **options)
+    wanted = gs.reduce((x, x + 1), add_both, device="numpy", **options)
+    assert [part.compute().tobytes() for part in pair] == [part.tobytes() for part in wanted]
+    with pytest.raises(ValueError, match="unknown lengths"):
+        gpuscan.dask.reduce(blocks[blocks[:, 0, 0] > 0], **options)
+    with pytest.raises(gs.OperatorError, match="remainder"):
+        gpuscan.dask.reduce(blocks, lambda left, right: np.remainder(left, 3) + right, **options)
+
+
+def add_both(left: Any, right: Any) -> Any:
+    return left[0] + right[0], left[1] + right[1]
+
+
+@pytest.mark.usefixtures("on_numpy")
 def test_reductions() -> None:
     x = da.from_array(X, chunks=CHUNKS)
     for axis in range(3):

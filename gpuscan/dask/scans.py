@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from math import prod
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,7 +111,13 @@ def scan(
     return scan_by_totals(call, seeds)
 
 
-def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
+def reduce(
+    x: object,
+    op: Operation = "add",
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    reproducible: str | None = None,
+) -> Any:
     """Return the combination of all elements of a dask array, or along some axes, as a lazy dask array.
 
     The result is ``op(…op(x[0], x[1])…, x[n-1])``. Each worker reduces its blocks on its default device, and one task
@@ -120,13 +127,14 @@ def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | No
         x: as in `scan`.
         op: as in `gpuscan.scan`.
         axis: the axis to reduce, or a tuple of axes (default: all of them). Elements are combined in C order.
+        reproducible: as in `gpuscan.reduce`. One task then reduces the whole array, on one worker.
 
     Returns:
         A dask array with the shape of `x` without the axes (for all axes: of shape ``()``), or a bundle of them.
 
     Raises:
         ValueError: the axis or the shapes of a bundle do not fit; or, when it is computed, an axis has length 0 and the
-            operator has no identity.
+            operator has no identity; or `reproducible` is passed for chunks of unknown lengths.
         TypeError, OperatorError: as in `scan`.
 
     Example:
@@ -135,12 +143,17 @@ def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | No
         >>> gpuscan.dask.reduce(da.asarray([[3, 1], [4, 1], [5, 9]], chunks=2), axis=0).compute()
         array([12, 11])
     """
+    fixed = is_everywhere(reproducible)
     if axis is not None and not isinstance(axis, tuple):
-        return reduce_axis(call_of(x, op, axis, None))
+        if not fixed:
+            return reduce_axis(call_of(x, op, axis, None))
+        axis = (axis,)
     shape = (1,) * call_of(x, op, 0, None).ndim
     axes = range(len(shape)) if axis is None else [resolve_axis(number, shape) for number in axis]
     if not axes or len(set(axes)) < len(axes):
         raise ValueError(f"axis={axis!r} was passed; pass at least one axis, and each axis once")
+    if fixed:
+        return reduce_in_one_block(x, op, [i for i in range(len(shape)) if i not in axes], sorted(axes))
     for last in sorted(axes, reverse=True):
         # Along the last axis first: this combines the elements in C order.
         x = reduce_axis(call_of(x, op, last, None))
@@ -205,13 +218,7 @@ def scan_in_one_block(
     Raises:
         ValueError: chunks have unknown lengths; or as `scan`.
     """
-    arrays = [_as_dask_array(array) for array in structure_of(x)[1]]
-    if any(np.isnan(n) for array in arrays for n in array.shape):
-        raise ValueError(
-            'reproducible="everywhere" was passed for chunks of unknown lengths, but the order of elements depends on '
-            "the lengths. Call compute_chunk_sizes() on the arrays, or leave reproducible out"
-        )
-    whole = over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
+    arrays, whole = _in_one_block(x)
     call = call_of(whole, op, axis, dtype, exclusive=exclusive, reverse=reverse, before=before, after=after)
     call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
     work = call.work
@@ -228,6 +235,47 @@ def scan_in_one_block(
     results = scan_by_totals(call, seeds)
     chunks = arrays[0].chunks[: call.ndim]
     return over_arrays(lambda array: array.rechunk(dict(enumerate(chunks))), results)
+
+
+def reduce_in_one_block(x: object, op: Operation, others: list[int], axes: list[int]) -> Any:
+    """Return the reduction with the same bits on every device, by one task, with the chunks of `x`.
+
+    Args:
+        x, op: as in `reduce`.
+        others, axes: the axes that stay, and those to reduce, in ascending order.
+
+    Raises:
+        ValueError: chunks have unknown lengths; or as `reduce`.
+    """
+    arrays, whole = _in_one_block(x)
+    ndim = len(others) + len(axes)
+
+    def bring_together(array: da.Array) -> da.Array:
+        moved = array.transpose((*others, *axes, *range(ndim, array.ndim)))
+        length = prod(array.shape[axis] for axis in axes)
+        return moved.reshape((*(array.shape[axis] for axis in others), length, *array.shape[ndim:]))
+
+    call = call_of(over_arrays(bring_together, whole), op, len(others), None)
+    make_problem(call.without_elements(), op, axis=call.axis, reproducible=EVERYWHERE)
+    results = reduce_axis(replace(call, work=replace(call.work, reproducible=EVERYWHERE)))
+    chunks = {number: arrays[0].chunks[axis] for number, axis in enumerate(others)}
+    return over_arrays(lambda array: array.rechunk(chunks), results)
+
+
+def _in_one_block(x: object) -> tuple[list[da.Array], object]:
+    """Return the arrays of a bundle, depth first, and the bundle with one chunk in each array.
+
+    Raises:
+        ValueError: chunks have unknown lengths.
+    """
+    arrays = [_as_dask_array(array) for array in structure_of(x)[1]]
+    if any(np.isnan(n) for array in arrays for n in array.shape):
+        raise ValueError(
+            'reproducible="everywhere" was passed for chunks of unknown lengths, but one task takes the whole array, '
+            "and Dask joins only chunks of known lengths. Call compute_chunk_sizes() on the arrays, or leave "
+            "reproducible out"
+        )
+    return arrays, over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
 
 
 def _twin(array: da.Array) -> da.Array:

@@ -69,6 +69,7 @@ class Work:
             before=self.before,
             dtype=dtype,
             initial=initial,
+            reproducible=self.reproducible,
         )
         return tuple(self.elements.flatten(totals))
 
