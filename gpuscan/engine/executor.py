@@ -106,6 +106,9 @@ class Executor:
                 flight = Flight(number, part, buffers)
                 self._launch(job, shared_buffers, flight)
                 in_flight.append(flight)
+                while in_flight and in_flight[0].buffers is None:  # nothing to wait for
+                    self._land(job, shared_buffers, in_flight, write_backs)
+                    yield from await_parts(TRANSFERS.parts_writing_back)
             while in_flight:
                 self._land(job, shared_buffers, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back if in_flight else 0)

@@ -94,13 +94,13 @@ class ChunkQueue:
     def _empty(self, shape: tuple[int, ...], dtype: AnyDType) -> AnyArray | DeviceArray:
         return np.empty(shape, dtype) if self._context is None else empty(self._context, shape, dtype)
 
-    def parts(self, spec: ScanSpec, length: int) -> Iterator[Part]:
-        """Yield the elements in pieces of `length`. The last one may be shorter."""
+    def parts(self, spec: ScanSpec, unit: int, most: int) -> Iterator[Part]:
+        """Yield the elements in pieces of one unit or more, and at most of `most`. The last one may be shorter."""
         start = 0
         while True:
             # One element more shows that the piece is not the last one.
-            more = self.await_elements(length + 1)
-            count = length if more else self._waiting
+            more = self.await_elements(unit + 1)
+            count = min((self._waiting - 1) // unit * unit, most) if more else self._waiting
             if count == 0:
                 return
             self._slices[start] = self._take(count)
@@ -349,7 +349,8 @@ def scan_stream(
         seeds = (bind_seeds if on_device else seed_words)(opening, spec, context)
     job = Job(spec, strategy, sources, sinks, seeds=seeds, heads=heads)
     # The stream is closed also where the caller stops reading.
-    with closing(executor.run(job, queue.parts(spec, length))) as landed:
+    # Arrays on the device need no upload that is worth waiting for.
+    with closing(executor.run(job, queue.parts(spec, unit if on_device else length, length))) as landed:
         for part in translate_errors_in_steps(context, landed):
             queue.finish(part)
             for chunk in queue.pop_finished():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,21 @@ def test_chunks_of_several_spans_on_a_device(device: gs.Device) -> None:
     results = [result._read() for result in found]
     assert [len(result) for result in results] == [len(part) for part in parts]
     assert np.concatenate(results).tobytes() == scan_of_spans().tobytes()
+
+
+def test_results_of_chunks_come_with_each_span(device: gs.Device) -> None:
+    """Assert that results do not wait for more than a span, and one element that shows that it is not the last one."""
+    taken = []
+
+    def chunks() -> Iterator[gs.Array]:
+        for number in range(8):
+            taken.append(number)
+            yield device.asarray(np.ones(SPAN // 2, np.float32))
+
+    found = gs.scan_chunks(chunks(), **EVERYWHERE)
+    for number in range(3):
+        assert float(next(found).numpy()[-1]) == (number + 1) * SPAN // 2
+    assert len(taken) <= 5
 
 
 def test_chunks_of_both_kinds(device: gs.Device) -> None:
