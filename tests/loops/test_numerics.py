@@ -280,6 +280,15 @@ def test_integers_do_not_overflow_where_the_loop_does_not(dtype: Any) -> None:
     check(lambda h, x: np.clip(h + x, -3, 7), dtype(0), steps, "clamp")
 
 
+@pytest.mark.parametrize("start", [0, 2**40])
+@pytest.mark.parametrize("length", [1, 5, 700])
+def test_int64_states_beyond_small_bounds_keep_all_bits(start: int, length: int) -> None:
+    x = np.random.default_rng(length).integers(-(2**50), 2**50, length)
+    check(lambda h, x: np.maximum(h + x, 0), np.int64(start), x, "max-plus")
+    check(lambda h, x: np.minimum(h + x, 9), np.int64(start), x, "min-plus")
+    check(lambda h, x: np.clip(h + (x >> 40), -100, 100), np.int64(start), x, "clamp")
+
+
 def test_unsigned_integers_are_clamped_below_zero_differences() -> None:
     x = np.array([5, 0, 2, 250, 1, 3], np.uint8)
     check(lambda h, x: np.minimum(np.maximum(h, x) - x, 200), np.uint8(9), x, "clamp")

@@ -92,8 +92,8 @@ class ClampMaps(Composition):
             place of NaN, as ``np.where(y > low, y, low)`` has it.
         saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
         lacks: True if a bound may be infinite, such as one that some maps lack. It stays so after a sum.
-        bound: the name of the bounds' integer type, if that is narrower than the type of increments. No bound of a
-            composition leaves it unless the loop's own states do.
+        bound: the name of the bounds' integer type, if that is narrower than the type of increments. It has all numbers
+            of the loop's own type, so no bound of a composition leaves it unless the loop's own states do.
     """
 
     shifts: bool
@@ -448,16 +448,18 @@ def derive(part: StepPart) -> LoopStage:
     if clamp.shift is None:
         law = law.replace("h[t-1] + a", "h[t-1]")
         class_name = "extremum" if class_name != "clamp" else class_name
-    bound = part.states[0].scalar if part.states[0].scalar.bits == 32 else INT32
+    own = part.states[0].scalar
+    bound = own if own.bits == 32 else INT32
     if (
         clamps.scalar.kind == "float"
+        or own.bits == 64
         or clamp.shift is None
         or not all(_fits(bound_of_clamp, bound) for bound_of_clamp in (low, high))
     ):
         bound = clamps.scalar
     low, high = (bound_of_clamp and part.graph.cast(bound_of_clamp, bound) for bound_of_clamp in (low, high))
     numbers = tuple(node for node in (clamp.shift, low, high) if node is not None)
-    saturates = part.states[0].scalar.bits == 64
+    saturates = own.bits == 64
     lacks = clamps.lacks and clamps.scalar.kind == "float"
     maps = ClampMaps(
         clamp.shift is not None, *bounds, nan, saturates, lacks, "" if bound == clamps.scalar else bound.name
