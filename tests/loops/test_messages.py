@@ -45,6 +45,14 @@ def test_a_condition_on_the_carry_is_told_which_conditions_have_a_form() -> None
     assert found.kind == "affine"
 
 
+def test_a_choice_by_a_comparison_of_integers_is_refused() -> None:
+    wide, narrow = INTEGERS, INTEGERS.astype(np.int16)
+    with pytest.raises(gs.LoopError, match=r"np\.greater_equal on the carry"):
+        gs.loop_form(lambda s, x: np.where(s >= x, 5, 2) + (x - np.maximum(x, 5)), I(0), wide)
+    with pytest.raises(gs.LoopError, match=r"carry takes \d+ different values"):
+        gs.loop_form(lambda s, x: np.maximum(np.where(s == x, -100, -3), x), np.int16(0), narrow)
+
+
 def test_a_counter_that_begins_on_a_device_asks_for_an_init_with_a_known_range(device: gs.Device) -> None:
     def day(n: Any, x: Any) -> Any:
         return np.where(n == 365, 1, n + 1)

@@ -221,8 +221,10 @@ class _Functions:
         self._totals: dict[Node, Node] = {}
         for node in self._varying:
             totals = {self._totals[arg] for arg in node.args if arg in self._totals}
+            # A function of a comparison of the state and the input is none of one integer.
             constant = all(arg in self._totals or arg.is_constant for arg in node.args)
-            self._totals[node] = totals.pop() if len(totals) == 1 and constant else node
+            is_one = len(totals) == 1 and constant and all(total.scalar.is_integer for total in totals)
+            self._totals[node] = totals.pop() if is_one else node
         used = {arg for node in self._varying for arg in node.args if self._totals.get(arg) is not self._totals[node]}
         self.outermost = [
             node
