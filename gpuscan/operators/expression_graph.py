@@ -122,6 +122,7 @@ class Graph:
         names: for the index of a node, the ufunc that the line called.
         notes_lines: True while the user's code runs, which makes nodes.
         contracts_numbers: True if a function of all entries, such as np.sum, met a single number.
+        wide: the kinds of the inputs of 64 bits, such as ``"signed"`` for int64.
         answer: while each way through the user's function is traced, what Python gets as the truth of a condition.
     """
 
@@ -131,6 +132,7 @@ class Graph:
         self.lines: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.contracts_numbers = False
+        self.wide: set[str] = set()
         self.notes_lines = True
         self.answer: Callable[[Node], bool] | None = None
         self._name = ""
@@ -180,6 +182,8 @@ class Graph:
         return list(self._known)
 
     def input(self, argument: int, field: int, component: int, scalar: Scalar) -> Node:
+        if scalar.bits == 64 and scalar.kind != "complex":
+            self.wide.add(scalar.kind)
         return self._node("input", (), scalar, (argument, field, component))
 
     def constant(self, value: object, scalar: Scalar) -> Node:

@@ -418,14 +418,21 @@ _WEAK_DTYPES: dict[type, type[np.generic]] = {int: np.int32, float: np.float32, 
 
 
 def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> AnyDType | None:
-    """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others."""
+    """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others.
+
+    They have 64 bits, as in NumPy, if the step has such numbers. Results with these would be wrong in the last digits
+    otherwise, or wrap around.
+    """
     python = [dtype for dtype in dtypes if isinstance(dtype, type) and dtype in _WEAK_DTYPES]
     others = [dtype for dtype in dtypes if not isinstance(dtype, type) and dtype != np.dtype(bool)]
     if not traced or not traced[0].graph.whole or not python or others:
         return None
-    widest = max(python, key=list(_WEAK_DTYPES).index)
-    wide = widest is int and any(operand.weak and operand.scalar.bits == 64 for operand in traced)
-    return np.dtype(np.int64 if wide else _WEAK_DTYPES[widest])
+    widest, wide = max(python, key=list(_WEAK_DTYPES).index), traced[0].graph.wide
+    if widest is float and "float" in wide:
+        return np.dtype(np.float64)
+    if widest is int and (wide or any(operand.weak and operand.scalar.bits == 64 for operand in traced)):
+        return np.dtype(np.int64)
+    return np.dtype(_WEAK_DTYPES[widest])
 
 
 def choose_signed(value: Traced, traced: Sequence[Traced]) -> AnyDType | None:

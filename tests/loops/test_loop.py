@@ -220,6 +220,20 @@ def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
         gs.loop(decay, 0.0, x, method="fast")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("method", ["auto", "sequential"])
+def test_python_numbers_with_bools_keep_the_digits_of_64_bits(method: Any) -> None:
+    flags = np.array([True, False, True, True])
+    run: dict[str, Any] = {"device": "numpy", "method": method}
+
+    def gains(h: Any, flag: Any) -> Any:
+        return h * np.where(flag, 0.9, 0.99) + 0.1 * flag
+
+    np.testing.assert_allclose(gs.loop(gains, np.float64(1), flags, **run).ys, [1, 0.99, 0.991, 0.9919], rtol=1e-15)
+    for step in (lambda h, x: h + np.where(x, 4_000_000_000, 0), lambda h, x: h + x * 2_000_000_000 * 2):
+        found = gs.loop(step, np.int64(0), flags, **run)
+        np.testing.assert_array_equal(found.ys, np.cumsum(flags) * 4_000_000_000)
+
+
 def test_options_and_gradients_that_do_not_fit_are_named() -> None:
     x, untyped = INPUTS["x"], gs.loop
     calls: list[tuple[type[Exception], dict[str, Any], str]] = [
