@@ -122,6 +122,8 @@ CASES: dict[str, tuple[str, Any, Any, Any]] = {
     "a clamp of integers": ("clamp", lambda h, x: clamp(h + x, 0, 900), I(7), BYTES.astype(I) - 128),
     "a peak that decays": ("max-times", lambda p, x: max(abs(x), p * F(0.9)), F(0), MISSING),
     "last value": ("affine", lambda h, x: x if x == x else h, F(0), MISSING),
+    "a sum that a flag ends": ("clamp", lambda h, x: max(h + x[0], 0) * x[1], F(0), (X, FLAGS)),
+    "two bounds and a flag": ("clamp", lambda h, x: min(max(h + x[0], 0), 5) - 2 * x[1], F(0), (X, FLAGS)),
     "tokens": ("clamp", take_tokens, F(10), X),
     "a streak": ("clamp", streak, I(0), X),
     "the largest sum": ("staged", largest_sum, (F(0), F(-1e9)), X.round()),

@@ -40,6 +40,9 @@ _MAX_WAYS = 256
 # The most conditions on one path. It stops a `while` loop on a traced value, which could ask for ever.
 _MAX_CONDITIONS = 64
 
+# Floats of these bits hold all integers up to here; of 16 bits, bfloat16 does.
+_LARGEST_EXACT = {16: 2**8, 32: 2**24, 64: 2**53}
+
 # A condition, its answer, and the line of the user's code that asked for it.
 _Answer = tuple[Node, bool, str]
 
@@ -403,6 +406,7 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
     if choice.op != "select" or choice.args[0].op not in COMPARISONS:
         return choice
     condition, yes, no = choice.args
+    yes, no = (_spread_conversions(graph, node) for node in (yes, no))
     for u, v in (condition.args, condition.args[::-1]):
         for here, there, a, b in ((no, yes, v, u), (yes, no, u, v)):
             # Try whether `here` is f(a) and `there` is f(b).
@@ -411,6 +415,41 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
                 return _replace(graph, here, a, graph.select(condition, *((b, a) if here is no else (a, b))))
             graph.forget_since(before)
     return choice
+
+
+def _spread_conversions(graph: Graph, node: Node) -> Node:
+    """Return a node with floats in place of integers that become floats, where all numbers are exact in both.
+
+    In ``max(h + x, 0) * flag``, Python takes the integer 0 on one path, so the product is one of integers there.
+    """
+    nodes = reachable([node])
+    casts = [each for each in nodes if each.op == "cast" and each.scalar.kind == "float"]
+    floats = {cast: _as_floats(graph, cast) for cast in casts if cast.args[0].scalar.is_integer}
+    if not floats:
+        return node
+    return copy_nodes([node], graph, {**{each: each for each in nodes if each.op == "input"}, **floats})[0]
+
+
+def _as_floats(graph: Graph, cast: Node) -> Node:
+    """Return a conversion of integers to floats as an expression of floats; the same if a number may be inexact."""
+    inner = reachable(cast.args)
+    intervals, largest = intervals_of(inner), _LARGEST_EXACT[cast.scalar.bits]
+    floats: dict[Node, Node] = {}
+    for node in inner:
+        low, high = intervals[node.index] if node.scalar.is_integer else (0, 0)
+        if low is None or high is None or max(-low, high) > largest:
+            return cast
+        if node.scalar == BOOL:
+            continue
+        if node.op in ("add", "subtract", "multiply", "negative"):
+            floats[node] = graph.apply(node.op, [floats[arg] for arg in node.args], cast.scalar)
+        elif node.is_constant:
+            floats[node] = graph.cast(node, cast.scalar)
+        elif node.op == "cast":
+            floats[node] = floats.get(node.args[0]) or graph.cast(node.args[0], cast.scalar)
+        else:
+            return cast
+    return floats[cast.args[0]]
 
 
 def _replace(graph: Graph, node: Node, old: Node, new: Node) -> Node:
