@@ -108,6 +108,40 @@ LINEAR = {
 }
 
 
+@pytest.mark.parametrize("start", [0, 50, 500, -70, 2**30])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda h, x: (h + x) % 100 + 5,
+        lambda h, x: (h + x) % 100 - 5,
+        lambda h, x: (h + 1) % 365 + 1,
+        lambda h, x: np.where(x > 20, h, (h + x) % 100),
+        lambda h, x: np.where(x > 0, h, (h + x) % 100_000),
+    ],
+)
+def test_remainders_of_any_first_number_are_exact(step: Any, start: int) -> None:
+    check(step, I(start), NUMBERS, "affine")
+
+
+@pytest.mark.parametrize("start", [3, 2**63 + 7])
+def test_remainders_of_uint64_are_exact_or_refused(start: int) -> None:
+    x = np.random.default_rng(9).integers(0, 2**63, 600, dtype=V)
+    check(lambda h, x: (h + x) % V(1_000_003), V(start), x, "affine")
+    check(lambda h, x: ((h + x) % V(1000), h), V(start), x, "affine")
+    check(lambda h, x: (h + (x & V(99))) // V(8) * V(8), V(start), x, "affine")
+    with pytest.raises(gs.LoopError, match=r"np\.remainder"):
+        gs.loop_form(lambda h, x: np.where(x < V(5), x, h % V(97) + V(20)), V(start), x)
+
+
+def test_a_product_with_a_remainder_keeps_no_first_number_outside() -> None:
+    def step(h: Any, x: Any) -> Any:
+        return np.where(x > 0, h, (h * 3 + x) % 100_000)
+
+    check(step, I(500), NUMBERS, "affine")
+    with pytest.raises(gs.LoopError, match=r"np\.remainder is not taken of a first state that may be outside of 0"):
+        gs.loop_form(step, I(-1), NUMBERS)
+
+
 @pytest.mark.parametrize("name", MODULAR)
 def test_a_remainder_is_exact(name: str) -> None:
     step, init, xs = MODULAR[name]

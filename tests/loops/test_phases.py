@@ -32,6 +32,8 @@ STEPS: dict[str, tuple[Any, Any, Any]] = {
     "the phase before, which begins outside": (lambda a, x: ((a + x) % 8, a), F(-33.5), EIGHTHS),
     "a centred phase that begins outside": (lambda a, x: ((a + x) % 8 - 4, a), F(5), EIGHTHS),
     "restarted": (restarted, F(1), (EIGHTHS, FLAGS)),
+    "runs and stops": (lambda a, x: (a + x[0]) % 8 if x[1] else a, F(7.5), (EIGHTHS, FLAGS)),
+    "runs and stops around 0": (lambda a, x: np.where(x[1], a, (a + x[0] + 4) % 8 - 4), F(-4), (EIGHTHS, FLAGS)),
     "forwards or backwards": (lambda a, x: np.where(x[1], (a - x[0]) % 8, (a + x[0]) % 8), F(1), (EIGHTHS, FLAGS)),
 }
 
@@ -69,6 +71,7 @@ def test_a_phase_that_is_reset_to_a_number_outside_its_range_is_refused() -> Non
         (lambda a, x: np.where(x[1], x[0], (a + x[0]) % 8), F(0), "may be reset to a number outside of 0 to 8"),
         (lambda a, x: (2 * a + x[0]) % 8, F(0), "a number other than a sum of the phase"),
         (lambda a, x: np.where(x[1], (a + x[0]) % 8, (a + x[0]) % 4), F(0), "phases of different ranges"),
+        (lambda a, x: np.where(x[1], (a + x[0]) % 8, a), F(8), "of a first phase that may be outside of 0 to 8"),
     ]
     for step, init, message in steps:
         with pytest.raises(gs.LoopError, match=message):

@@ -10,7 +10,7 @@ overflows for some state below m is refused. Products of numbers below m must fi
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -97,13 +97,30 @@ def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
     return type(f"Modulo{modulus}", (Modular,), attributes)
 
 
+@dataclass(frozen=True)
 class ModularMaps(MatrixMaps):
-    """Maps modulo a constant, for a first state of any size."""
+    """Maps modulo a constant, for a first state of any size.
+
+    Attributes:
+        reduces: True to take the remainder of a first state of uint64 before it becomes an int64.
+    """
+
+    reduces: bool = False
+
+    @property
+    def keeps_start(self) -> bool:
+        return not self.reduces
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        stored, modulus = self.stored, self.semiring.modulus  # type: ignore[attr-defined]
-        first = [number % np.full_like(number, modulus) for number in left[stored:]]
-        return super().combine([*left[:stored], *first], right)
+        first = self._remainders(left[self.stored :])
+        return super().combine([*left[: self.stored], *first], right)
+
+    def start(self, state: Numbers) -> list[Number]:
+        return super().start(self._remainders(state) if self.reduces else state)
+
+    def _remainders(self, numbers: Numbers) -> list[Number]:
+        modulus = self.semiring.modulus  # type: ignore[attr-defined]
+        return [number % np.full_like(number, modulus) for number in numbers]
 
 
 def _modulus(part: StepPart) -> int:
@@ -205,6 +222,18 @@ def _check_constants(part: StepPart, modulus: int) -> None:
             waiting += node.args[-2:] if node.op == "select" else node.args
 
 
+def _may_keep(part: StepPart) -> bool:
+    """Return True if a result may be an old number, without a remainder."""
+    waiting = list(part.results)
+    while waiting:
+        node = waiting.pop()
+        if node in part.states:
+            return True
+        if node.op in ("cast", "select"):
+            waiting += node.args[-2:] if node.op == "select" else node.args
+    return False
+
+
 def derive(part: StepPart) -> LoopStage:
     """Return the stage of affine maps modulo a constant.
 
@@ -218,6 +247,10 @@ def derive(part: StepPart) -> LoopStage:
     _check_constants(part, modulus)
     starts_inside = all(values is not None and np.all((values >= 0) & (values < modulus)) for values in part.initial)
     starts_inside = starts_inside and bool(part.initial)
+    if not starts_inside and _may_keep(part):
+        raise LeavesClassError(
+            _remainder_of(part), f"is not taken of a first state that may be outside of 0 to {modulus - 1}", rank=1
+        )
     scalar = UINT32 if starts_inside and modulus <= _LARGEST[UINT32] else INT64
     stage = derive_stage(ring_of(modulus, scalar)(part), scales=False)
     composition = stage.composition
@@ -231,6 +264,7 @@ def derive(part: StepPart) -> LoopStage:
             _remainder_of(part), f"makes products of numbers up to {modulus}, beyond 64 bits", rank=2
         )
     if not starts_inside:
-        composition = ModularMaps(composition.semiring, composition.pattern)
+        is_uint64 = part.states[0].scalar.name == "uint64"
+        composition = ModularMaps(composition.semiring, composition.pattern, reduces=is_uint64)
     class_name, law = "finite-state" if is_small else stage.class_name, stage.law.replace("mod m", f"mod {modulus}")
     return replace(stage, class_name=class_name, law=law, composition=composition)

@@ -101,6 +101,8 @@ class _Phases(NodeForms[_Phase]):
         self.semiring = PlusTimes(part)
         self.forms = Forms(self.semiring)
         self.shape = _wrapping_shape(part)
+        # True if a step may keep the old phase.
+        self.keeps = False
 
     def _derive(self, node: Node) -> _Phase:
         part, graph, args = self.part, self.graph, node.args
@@ -119,7 +121,7 @@ class _Phases(NodeForms[_Phase]):
             if phase.constant is None and phase.low == 0:
                 return _Phase(phase.increment, phase.modulus, -offset if node.op == "subtract" else offset)
         if node.op == "select" and not part.varies(args[0]):
-            yes, no = self.of(args[1]), self.of(args[2])
+            yes, no = self._side(args[1], args[2]), self._side(args[2], args[1])
             if yes.modulus is not None and no.modulus is not None and (yes.modulus, yes.low) != (no.modulus, no.low):
                 raise LeavesClassError(node, "chooses between phases of different ranges", rank=1)
             are_constant = yes.modulus is None, no.modulus is None
@@ -129,6 +131,16 @@ class _Phases(NodeForms[_Phase]):
             one = no if yes.modulus is None else yes
             return _Phase(increment, one.modulus, one.low, constant, value)
         raise LeavesClassError(node, rank=-1)
+
+    def _side(self, node: Node, other: Node) -> _Phase:
+        """Return the phase of one side of a choice, which may be the old phase itself if the other side is a phase."""
+        if node is not self.part.states[0] or self.shape is not None:
+            return self.of(node)
+        phase, self.keeps = self.of(other), True
+        if phase.modulus is None:
+            raise LeavesClassError(node, rank=-1)
+        # An increment is added to the old phase, which is the distance from the lower end plus that end.
+        return _Phase(self.graph.constant(-phase.low, node.scalar), phase.modulus, phase.low)
 
     def _choose(self, condition: Node, yes: Node | None, no: Node | None) -> Node | None:
         """Return a choice of two numbers; if there is only one, that one, since `constant` excludes the other case."""
@@ -186,10 +198,16 @@ def derive(part: StepPart) -> LoopStage:
     if part.states[0].scalar.kind == "float" and part.states[0].scalar.bits > 32:
         raise LeavesClassError(part.results[0], rank=-1)
     graph, phases = part.graph, _Phases(part)
+    if phases.shape is None and part.shapes:
+        # An integer may begin outside of the range, as it does not within rounding only.
+        raise LeavesClassError(part.results[0], rank=-1)
     phase = phases.of(part.results[0])
     low, modulus = phase.low, phase.modulus
     if modulus is None or phase.increment is None or not 0 < modulus < np.inf:
         raise LeavesClassError(part.results[0], rank=-1)
+    if phases.keeps and not _begins_inside(part, low, modulus):
+        why = f"is not taken of a first phase that may be outside of {low:g} to {low + modulus:g}"
+        raise LeavesClassError(_remainder_of(part), why, rank=2)
     value, shape = phase.value, phases.shape
     law = f"h[t] = (h[t-1] + b) mod {modulus:g}" + (f", from {low:g}" if low else "")
     if shape is not None:
@@ -217,12 +235,22 @@ def _float_increment(part: StepPart, phase: _Phase) -> Node:
     assert increment is not None
     if not _stays_inside(phase.value, low, modulus):
         why = f"is taken of a phase that may be reset to a number outside of {low:g} to {low + modulus:g}"
-        node = next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
-        raise LeavesClassError(node, why, rank=2)
+        raise LeavesClassError(_remainder_of(part), why, rank=2)
     offset = graph.constant(low, increment.scalar)
     increment = simplify(graph, part.calculus.add(increment, offset)) if low else increment
     (number,) = compute_nodes(graph, lambda b: np.fmod(b, np.full_like(b, modulus)), part.calculus.wide(increment))
     return number
+
+
+def _remainder_of(part: StepPart) -> Node:
+    """Return the operation that messages name."""
+    return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
+
+
+def _begins_inside(part: StepPart, low: float, modulus: float) -> bool:
+    """Return True if all values of `init` are known to be in the range."""
+    known = [values is not None and bool(np.all((values >= low) & (values < low + modulus))) for values in part.initial]
+    return bool(known) and all(known)
 
 
 def _stays_inside(value: Node | None, low: float, modulus: float) -> bool:

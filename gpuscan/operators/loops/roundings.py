@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.semirings import INT64
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -39,6 +39,7 @@ from gpuscan.operators.loops.stage import (
     StepPart,
     compute_nodes,
     constant_choice,
+    may_exceed_int64,
 )
 from gpuscan.operators.traced_array import Number
 
@@ -96,7 +97,8 @@ class RoundedMaps(Composition):
 
     def shape(self, shape: Shape) -> tuple[int, ...]:
         """Return the map of a function of the state."""
-        return 1, shape.offset, shape.base
+        # A number that wraps is a remainder in the range from the base on.
+        return 1, (shape.offset - shape.base if shape.kind == "wrap" else shape.offset), shape.base
 
     def sum(self, amount: Number) -> list[Number]:
         """Return the map that adds a number."""
@@ -210,17 +212,24 @@ class _Roundings(NodeForms[_Rounded]):
         return _Rounded(numbers, constant, value)
 
 
+def _rounding_of(part: StepPart) -> Node:
+    """Return the operation that messages name."""
+    return next(node for node in reachable(part.results) if node.op in ("remainder", "floor_divide"))
+
+
 def derive(part: StepPart) -> LoopStage:
     """Return the stage of integers that are rounded.
 
     Raises:
         LeavesClassError: the part has no such functions, or of several kinds.
     """
-    kinds = {(shape.kind, shape.modulus) for shape in part.shapes.values()}
+    kinds = {("rest" if shape.kind == "wrap" else shape.kind, shape.modulus) for shape in part.shapes.values()}
     node, state = part.results[0], part.states[0]
     kind, modulus = kinds.pop() if len(kinds) == 1 else ("", 0)
     if kind not in ("align", "rest", "quotient") or (kind == "quotient" and state.scalar.bits > 32):
         raise LeavesClassError(node, rank=-1)
+    if modulus & (modulus - 1) and may_exceed_int64(part):
+        raise LeavesClassError(_rounding_of(part), "is taken of a number that may exceed int64", rank=2)
     maps = QuotientMaps() if kind == "quotient" else RoundedMaps(kind, modulus)
     form = _Roundings(part, maps).of(node)
     if form.numbers is None:

@@ -15,6 +15,7 @@ from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
 from gpuscan.operators.loops import canonical, polynomials
+from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import HostArray
@@ -25,6 +26,7 @@ Numbers = Sequence[Number]
 F = TypeVar("F")
 # How many random inputs show what a step does with infinities.
 _TRIALS = 8
+_INT64_MAX = 2**63 - 1
 
 
 class LeavesClassError(Exception):
@@ -297,6 +299,19 @@ def loses_infinities(part: StepPart, constant: Node | None) -> bool:
             return False
         nan_trials += 1
     return nan_trials > 0
+
+
+def may_exceed_int64(part: StepPart) -> bool:
+    """Return True if the state, or a number of the input that the part takes, may be a uint64 beyond int64."""
+    if all(state.scalar.name != "uint64" for state in part.states):
+        return False
+    if not part.initial or any(values is None or np.any(values > _INT64_MAX) for values in part.initial):
+        return True
+    order = reachable(part.results)
+    intervals = intervals_of(order)
+    taken = {arg for node in order if part.varies(node) for arg in node.args} | set(part.results)
+    highs = [intervals[node.index][1] for node in taken if node.scalar.is_integer and not part.varies(node)]
+    return any(high is None or high > _INT64_MAX for high in highs)
 
 
 # ----- NumPy code on nodes
