@@ -352,6 +352,20 @@ def test_a_loop_tells_rows_from_the_numbers_of_a_carry() -> None:
     np.testing.assert_allclose(ys, [1, 0.5, 0.25, 0.125])
 
 
+def test_a_loop_with_bools_and_bits_is_jax_s_scan() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=30), jnp.float32)
+
+    def until(c: Any, x: Any) -> Any:
+        total, done, seen = c
+        total = jnp.where(done, total, total + x)
+        return (total, done | (total > 2), (seen << 1) | (x > 0)), seen & 7
+
+    init = jnp.float32(0), jnp.array(False), jnp.uint32(0)
+    found, wanted = gpuscan.jax.loop(until, init, x), jax.lax.scan(until, init, x)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
     untyped: Any = gpuscan.jax.loop
     with pytest.raises(gs.LoopError, match=r"np\.tanh"):

@@ -154,6 +154,7 @@ def row_loop(
     make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType]]],
     carry: Sequence[Shape],
     xs: Sequence[Shape],
+    dtypes: Sequence[Sequence[AnyDType]],
     key: Hashable | None,
 ) -> RowLoop:
     """Return the loop with a step of arrays, with as many axes of rows as the step keeps apart.
@@ -162,6 +163,7 @@ def row_loop(
         name: the step as messages name it.
         make: returns the step for arrays of some shapes, and the shapes and dtypes of its results.
         carry, xs: the shapes of the arrays of the carry, and of x without the axis of the loop.
+        dtypes: the dtypes of the arrays of the carry, and of x.
         key: equal for steps that compute the same; None if that is not known.
 
     Raises:
@@ -186,7 +188,7 @@ def row_loop(
                 function, lead, tuple(own[0]), tuple(own[1]), tuple(shape[lead:] for shape in shapes[count:]),
                 tuple(types[count:]), name,
             )  # fmt: skip
-            _try(traced)
+            _try(traced, dtypes)
         except Exception as error:
             # The step may not take arrays of other lengths than its own, in whatever way it says so.
             refusal = refusal or error
@@ -211,17 +213,23 @@ def _count_shared(shapes: Sequence[Shape]) -> int:
     return count
 
 
-def _try(traced: RowLoop) -> None:
+def _try(traced: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:
     """Raise an error if the results of a row depend on other rows, or rows are treated differently."""
     rng = np.random.default_rng(0)
     last = (ROWS - 1,) * traced.lead
     edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(traced.lead)) for axis in range(traced.lead)]
     for _ in range(4):
         carry, x = (
-            [np.float32(number) for number in rng.normal(size=sum(map(prod, shapes)))]
-            for shapes in (traced.carry, traced.xs)
+            [_draw(rng, dtype) for shape, dtype in zip(shapes, own, strict=True) for _ in range(prod(shape))]
+            for shapes, own in zip((traced.carry, traced.xs), dtypes, strict=True)
         )
         with np.errstate(all="ignore"):
             first = repr(traced.step(tuple(carry), tuple(x)))
             if any(repr(traced.in_row(carry, x, row)) != first for row in (last, *edges)):
                 raise OperatorError(f"{traced.name} treats rows differently")
+
+
+def _draw(rng: np.random.Generator, dtype: AnyDType) -> Any:
+    """Return a random number of a dtype. Only integers and bools have operations on bits."""
+    number = rng.integers(0, 2 if dtype.kind == "b" else 100) if dtype.kind in "biu" else rng.normal()
+    return np.asarray(number).astype(dtype)[()]

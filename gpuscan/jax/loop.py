@@ -100,7 +100,8 @@ def loop(
 
     key = None if free else function_key(f)
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
-    traced = row_loop(name_of(f), make, [leaf.shape for leaf in starts], [leaf.shape[1:] for leaf in given], whole)
+    shapes_of = [leaf.shape for leaf in starts], [leaf.shape[1:] for leaf in given]
+    traced = row_loop(name_of(f), make, *shapes_of, dtypes, whole)
     traced.check(*dtypes)
     last, ys = _differentiable(traced, reverse, [*likes, *free], rest[0], steps)(starts, given)
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)

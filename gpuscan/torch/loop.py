@@ -87,6 +87,7 @@ def loop(
         return [*returned, *ys]
 
     dtypes = [[tensor.dtype for tensor in group] for group in (leaves, moved)]
+    numpy_dtypes = [[np.dtype(numpy_dtype(dtype)) for dtype in group] for group in dtypes]
 
     def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
         return array_step(flat, carry, x, dtypes, name_of(f))
@@ -98,6 +99,7 @@ def loop(
         make,
         [tuple(tensor.shape) for tensor in leaves],
         [tuple(tensor.shape[1:]) for tensor in moved],
+        numpy_dtypes,
         whole,
     )
     if not form_of_y:
@@ -109,7 +111,7 @@ def loop(
             dtypes,
             name_of(f),
         )
-    traced.check(*([numpy_dtype(dtype) for dtype in group] for group in dtypes))
+    traced.check(*numpy_dtypes)
     results = _Loop.apply(traced, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
     carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
     if form_of_y[0] is None:
