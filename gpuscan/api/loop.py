@@ -151,7 +151,9 @@ def loop(
     ``np.sqrt(a * h**2 + b)`` and ``np.exp(a * np.log(h) + b)``. ``s - np.minimum(s, x)`` is the same as
     ``np.maximum(s - x, 0)``. A clamp to constants may be written with one ``np.where`` for each bound. A shift
     register, ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such
-    as the transition table of an automaton. Python's ``if``, ``and``, ``or``, ``not``, ``min`` and ``max`` are traced
+    as the transition table of an automaton. A loop may stop at a condition on the carry and keep it from then on, as
+    ``np.where(h < limit, h + b, h)`` does, or set a flag that stays, ``done = done | (h > limit)``. Python's ``if``,
+    ``and``, ``or``, ``not``, ``min`` and ``max`` are traced
     as ``np.where`` is, up to 256 ways through f. A function of one integer is recognised by its values, however it is
     spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
 
@@ -289,7 +291,7 @@ def _run(
         return *run_sequentially(arguments, reverse), None
     derivation = arguments.derivation()
     carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
-    doubtful = None if fixed or 0 in arguments.shape else doubtful_numbers(arguments, derivation)
+    doubtful = None if fixed or 0 in arguments.shape else doubtful_numbers(derivation)
     if doubtful is None or arguments.on_device:
         return carry, ys, doubtful
     if not has_doubtful(doubtful, [*arguments.init, *arguments.xs, *_arrays_in(carry), *_arrays_in(ys)]):
@@ -520,13 +522,13 @@ def _finite(dtype: AnyDType) -> Map:
 # the carries are put into the step: the carry before each step has to give the carry after it.
 
 
-def doubtful_numbers(arguments: LoopArguments, derivation: Derivation) -> str | None:
+def doubtful_numbers(derivation: Derivation) -> str | None:
     """Return which numbers compositions may treat in another way than the loop; None if there are no such numbers.
 
     They are ``"all"``, ``"extreme"`` ones, or ``"extreme or zero"`` ones. A number is extreme if it is infinite, NaN or
     near the limits of its dtype.
     """
-    if not any(_is_checked(arguments, stage) for stage in derivation.stages):
+    if not any(_is_checked(derivation.step, stage) for stage in derivation.stages):
         return None
     if any(_is_odds(stage) for stage in derivation.stages):
         return "all"
@@ -540,8 +542,8 @@ def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
     return doubtful == "all" or not all(_is_moderate(np.asarray(array), zeros) for array in arrays)
 
 
-def _is_checked(arguments: LoopArguments, stage: LoopStage) -> bool:
-    scalars = [arguments.step.states[index].scalar for index in stage.state_indices]
+def _is_checked(step: Step, stage: LoopStage) -> bool:
+    scalars = [step.states[index].scalar for index in stage.state_indices]
     return any(scalar.kind in ("float", "complex") for scalar in scalars) or stage.class_name not in _EXACT
 
 
@@ -575,7 +577,7 @@ def _is_moderate(array: AnyArray, zeros: bool) -> bool:
 
 def check_results(arguments: LoopArguments, derivation: Derivation, reverse: bool) -> tuple[object, object] | None:
     """Return the last carry and the outputs, if the step takes each carry of the derived form to the next one."""
-    step = arguments.step
+    step = derivation.step
     run = LoopRun(arguments, derivation, reverse)
     run.all_states()
     node_arrays = dict(run.node_arrays)

@@ -55,7 +55,8 @@ class LoopRun:
 
     def __init__(self, arguments: LoopArguments, derivation: Derivation, reverse: bool, fixed: bool = False) -> None:
         self.arguments, self.derivation, self.reverse, self.fixed = arguments, derivation, reverse, fixed
-        self.step: Step = arguments.step
+        # The derivation may have added numbers to the user's step.
+        self.step: Step = derivation.step
         self.device = arguments.device
         self.shape, self.axis = arguments.shape, arguments.axis
         # For the index of a node, the array that has its values: inputs of x, and numbers of the carry.
@@ -364,7 +365,8 @@ class LoopRun:
                 at = list(np.ndindex(field.shape))[state_index - start]
                 return leaf[(..., *at)] if field.shape else leaf
             start += field.count
-        raise AssertionError("the carry has fewer numbers")
+        source = self.step.added[state_index - start]
+        return np.zeros((), bool) if source is None else self.initial(source)
 
     def _seeds(
         self,
@@ -535,16 +537,16 @@ class LoopRun:
     def _carry(self) -> object:
         """Return the last carry, in the structure of init."""
         step = self.step
-        count = len(step.states)
+        count = sum(field.count for field in step.carry.fields)
         if 0 in self.shape:
             return self._initial_carry()
         for stage in self.derivation.stages:
-            missing = [state_index for state_index in stage.state_indices if state_index not in self.lasts]
+            missing = [index for index in stage.state_indices if index not in self.lasts and index < count]
             if missing:
                 for state_index, value in zip(missing, self._reduce(stage, missing), strict=True):
                     self.lasts[state_index] = value
         for state_index in self.derivation.direct:
-            if state_index not in self.lasts:
+            if state_index not in self.lasts and state_index < count:
                 self.lasts[state_index] = self._direct_last(state_index)
         leaves, start = [], 0
         for field in step.carry.fields:

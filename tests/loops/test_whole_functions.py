@@ -100,7 +100,6 @@ def test_a_state_that_may_leave_its_end_is_refused() -> None:
     steps: list[Callable[[Any, Any], Any]] = [
         lambda h, x: np.where(x > 0, np.where(h <= 0, 0, h + x), h + 1),  # 0 becomes 1
         lambda h, x: np.where(h <= 0, 5, h + x),
-        lambda h, x: np.where(h <= 0, h, h + x),  # each state below 0 stays
     ]
     for step in steps:
         with pytest.raises(gs.LoopError):

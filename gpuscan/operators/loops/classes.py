@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import MAX_OPERATIONS, Graph, Node, TooManyOperationsError, reachable
@@ -30,6 +32,7 @@ from gpuscan.operators.loops import (
     roundings,
     shifted_bits,
     sloped_clamp,
+    stopping,
     tropical,
     whole_functions,
 )
@@ -53,6 +56,14 @@ def _derive_conjugate(part: StepPart) -> LoopStage:
                 with suppress(LeavesClassError):
                     return conjugates.conjugate(derive_class(inner), outer)
     raise LeavesClassError(part.results[0], rank=-1)
+
+
+class _NoClassError(LoopError):
+    """A part of a step belongs to no class."""
+
+    def __init__(self, part: StepPart, message: str) -> None:
+        super().__init__(message)
+        self.part = part
 
 
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
@@ -115,14 +126,16 @@ class Derivation:
     """The stages of a step.
 
     Attributes:
-        step: the step.
+        step: the step, which may have more numbers than the one that was given.
         stages: the stages of the parts that depend on themselves, in the order in which they run.
         direct: the numbers of the carry that depend on x and on other numbers alone.
+        given: the step that was given; None for the same one.
     """
 
     step: Step
     stages: tuple[LoopStage, ...]
     direct: tuple[int, ...]
+    given: Step | None = None
 
 
 def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
@@ -136,6 +149,30 @@ def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
         LoopError: a part belongs to no class, or the step computes with its own rounding errors.
     """
     _check_roundings(step)
+    try:
+        return _derive_whole(step, initial)
+    except _NoClassError as error:
+        derivation = _derive_stopping(error.part, initial)
+        if derivation is None:
+            raise LoopError(str(error)) from None
+        return replace(derivation, given=step)
+
+
+def _derive_stopping(part: StepPart, initial: Sequence[HostArray | None]) -> Derivation | None:
+    """Return the stages of a step with a part that stops; None if it never stops, or has no form until then."""
+    known, before = list(initial), len(part.graph.nodes)
+    try:
+        for step in stopping.split_stops(part):
+            added = step.added[len(step.added) - (len(step.states) - len(known)) :]
+            values = [np.zeros((), bool) if source is None else known[source] for source in added]
+            with suppress(LoopError):
+                return derive(step, [*known, *values])
+    except TooManyOperationsError:
+        part.graph.forget_since(before)
+    return None
+
+
+def _derive_whole(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
     stages: list[LoopStage] = []
     direct: list[int] = []
     taken: set[int] = set()
@@ -196,7 +233,7 @@ def _leaves(step: Step) -> list[tuple[int, ...]]:
     for carry_field in step.carry.fields:
         leaves.append(tuple(range(start, start + carry_field.count)))
         start += carry_field.count
-    return leaves
+    return [*leaves, *((index,) for index in range(start, len(step.states)))]
 
 
 def _part(step: Step, state_indices: Sequence[int], initial: Sequence[HostArray | None]) -> StepPart:
@@ -243,7 +280,7 @@ def _stage_of(part: StepPart, taken: set[int]) -> LoopStage:
         except TooManyOperationsError:
             graph.forget_since(before)
             current = None
-    raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
+    raise _too_long(part, too_long) if too_long else _NoClassError(part, str(_refusal(part, refusals)))
 
 
 def _weight(part: StepPart, node: Node) -> int:

@@ -63,6 +63,8 @@ class Step:
         output: the element of y; None if f returns no y.
         outputs: the nodes of y, number by number.
         returns_carry: True if f returns the carry alone.
+        added: the numbers that a derivation has added to the carry. Each is the index of the number with the same first
+            value, or None for a flag that is not set at first.
     """
 
     graph: Graph
@@ -76,16 +78,22 @@ class Step:
     output: Element | None
     outputs: tuple[Node, ...]
     returns_carry: bool
+    added: tuple[int | None, ...] = ()
 
     @property
     def labels(self) -> list[str]:
         """The name of each number of the carry for messages."""
         if self.carry.single and not self.carry.fields[0].shape:
-            return ["carry"]
+            return self._with_added(["carry"])
         names = []
         for path, field in zip(self.carry.structure.paths(), self.carry.fields, strict=True):
             name = "carry" + "".join(f"[{key!r}]" for key in path)
             names += [name + "".join(f"[{i}]" for i in at) for at in np.ndindex(field.shape)]
+        return self._with_added(names)
+
+    def _with_added(self, names: list[str]) -> list[str]:
+        for source in self.added:
+            names.append("whether it stopped" if source is None else f"{names[source]} without a stop")
         return names
 
     def key(self) -> tuple[Hashable, ...]:

@@ -94,7 +94,7 @@ def _decide(part: StepPart, node: Node, depth: int) -> _Tree:
     condition = _condition(part, node) if depth else None
     if condition is None:
         return node
-    yes, no = (_decide(part, _assume(part.graph, node, condition, value), depth - 1) for value in (True, False))
+    yes, no = (_decide(part, assume(part.graph, node, condition, value), depth - 1) for value in (True, False))
     return condition, yes, no
 
 
@@ -109,7 +109,7 @@ def _condition(part: StepPart, node: Node) -> Node | None:
     return next((arg for arg in (*free, *chosen) if arg.scalar == BOOL), None)
 
 
-def _assume(graph: Graph, node: Node, condition: Node, value: bool) -> Node:
+def assume(graph: Graph, node: Node, condition: Node, value: bool) -> Node:
     """Return a node where a condition is met or not."""
     known: dict[Node, Node] = {condition: graph.constant(value, BOOL)}
     for inner in reachable([node]):
