@@ -153,9 +153,8 @@ def loop(
     register, ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such
     as the transition table of an automaton. A loop may stop at a condition on the carry and keep it from then on, as
     ``np.where(h < limit, h + b, h)`` does, or set a flag that stays, ``done = done | (h > limit)``. Python's ``if``,
-    ``and``, ``or``, ``not``, ``min`` and ``max`` are traced
-    as ``np.where`` is, up to 256 ways through f. A function of one integer is recognised by its values, however it is
-    spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
+    ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f. A function of
+    one integer is recognised by its values, however it is spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may

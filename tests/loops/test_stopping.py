@@ -15,6 +15,7 @@ I = np.int32
 RNG = np.random.default_rng(12)
 # Multiples of 1/8 are added without rounding, so that all sums reach a threshold at the same step.
 X = (RNG.integers(-40, 41, 300) / 8).astype(F)
+FLAGS = RNG.random(300) < 0.05
 DIGITS = RNG.integers(0, 10, 300).astype(I)
 Step = Any
 
@@ -52,6 +53,19 @@ def code(c: Any, x: Any) -> Any:
     value, ending = c
     value = np.where(ending == 0, value + x, value)
     return (value, np.where(ending != 0, ending, np.where(value > 20, 1, np.where(value < -20, 2, 0)))), ending
+
+
+def episode(c: Any, x: Any) -> Any:
+    place, speed, lives = c
+    place, speed, lives = np.where(x[1], F(4), place), np.where(x[1], F(0), speed), lives | x[1]
+    place, speed = np.where(lives, place + speed, place), np.where(lives, speed + x[0], speed)
+    return (place, speed, lives & (place > 0)), place
+
+
+def day(s: Any, x: Any) -> Any:
+    if x[1]:
+        s = 0
+    return s + x[0] if s < 20 else s
 
 
 def chain(c: Any, x: Any) -> Any:
@@ -92,6 +106,13 @@ CASES: dict[str, tuple[Step, Any, Any]] = {
     "couple": (couple, (F(0), F(0), np.True_), X),
     "code": (code, (F(0), I(0)), X),
     "chain": (chain, (F(0), F(0), np.False_, np.False_), X),
+    "episode": (episode, (F(4), F(0), np.True_), (X, FLAGS)),
+    "day": (day, I(0), (DIGITS, FLAGS)),
+    "a day by np.where": (
+        lambda s, x: np.where(x[1], x[0], np.where(s < 20, s + x[0], s)),
+        I(0),
+        (DIGITS, FLAGS),
+    ),
 }
 
 
@@ -99,13 +120,14 @@ CASES: dict[str, tuple[Step, Any, Any]] = {
 @pytest.mark.parametrize("length", [0, 1, 5, 300])
 def test_a_loop_that_stops_is_the_loop(name: str, length: int) -> None:
     step, init, xs = CASES[name]
+    xs = tuple(x[:length] for x in xs) if isinstance(xs, tuple) else xs[:length]
     for reverse in (False, True):
-        found = gs.loop(step, init, xs[:length], reverse=reverse, device="numpy")
+        found = gs.loop(step, init, xs, reverse=reverse, device="numpy")
         assert found.form is not None
         assert found.form.kind == "staged"
         assert "bitwise" in [stage.kind for stage in found.form.stages]
         if length:
-            oracle.check(found, oracle.run(step, init, xs[:length], reverse=reverse))
+            oracle.check(found, oracle.run(step, init, xs, reverse=reverse))
 
 
 @pytest.mark.parametrize("name", ["fall", "reject", "a way out of a window", "a vector"])

@@ -3,7 +3,7 @@
 Law: ``h[t] = f[t](h[t-1])`` until a flag is set, and ``h[t] = r[t](h[t-1])`` from then on. The flag stays set. A loop
 that never stops, ``u[t] = f[t](u[t-1])``, has the same numbers until the flag is set. So the loop runs as three scans:
 u, as a step of its own class; the flag, which is the disjunction of all conditions on u so far; and
-``h[t] = r[t](h[t-1])`` where the flag is set, else ``u[t]``.
+``h[t] = r[t](h[t-1])`` where the flag is set, else ``u[t]``. A condition on the input may let all three begin again.
 
 The flag may be a bool of the carry, such as ``done = done | (h > limit)``. It may also be a condition on the carry
 alone, as in ``np.where(h < limit, h + x, h)``. If this fails, the carry stays, so it fails at all later steps.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.stage import NEGATED, StepPart
-from gpuscan.operators.loops.step import Step
+from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.loops.whole_functions import assume
 
 # The most conditions that are tried, and the most numbers that are added to a step.
@@ -46,18 +46,48 @@ class _Stop:
     after: Sequence[Node]
 
 
+@dataclass(frozen=True, eq=False)
+class _Reset:
+    """The steps at which a part begins again, whether it has stopped or not.
+
+    Attributes:
+        condition: the condition on the input.
+        value: its value at these steps.
+        results: the results at these steps, which depend on no state of the part.
+    """
+
+    condition: Node
+    value: bool
+    results: Sequence[Node]
+
+
 def split_stops(part: StepPart) -> Iterator[Step]:
     """Return the steps in which the numbers of a part are computed by several scans; none if the part does not stop."""
-    step = part.step
-    if len(step.added) + len(part.states) > _MAX_ADDED:
+    if len(part.step.added) + len(part.states) > _MAX_ADDED:
         return
-    for stop in [*_flags(part), *_conditions(part)]:
-        yield _split(part, stop)
+    for stop in [*_flags(part, part.results), *_conditions(part, part.results)]:
+        yield _split(part, stop, None)
+    reset = _find_reset(part)
+    if reset is not None:
+        results = _assume(part, part.results, reset.condition, not reset.value)
+        for stop in [*_flags(part, results), *_conditions(part, results)]:
+            yield _split(part, stop, reset)
 
 
-def _flags(part: StepPart) -> Iterator[_Stop]:
+def _find_reset(part: StepPart) -> _Reset | None:
+    """Return when a part begins again; None if it does not."""
+    states = set(part.states)
+    nodes = [node for node in reachable(part.results) if node.scalar == BOOL and not part.varies(node)]
+    for condition in [node for node in nodes if not node.is_constant][:_MAX_CONDITIONS]:
+        for value in (True, False):
+            results = _assume(part, part.results, condition, value)
+            if states.isdisjoint(reachable(results)):
+                return _Reset(condition, value, results)
+    return None
+
+
+def _flags(part: StepPart, results: Sequence[Node]) -> Iterator[_Stop]:
     """Return the bools of a part that stay at one value."""
-    results = part.results
     for number, state in enumerate(part.states):
         if state.scalar != BOOL or len(part.states) == 1:
             continue
@@ -76,19 +106,20 @@ def _flags(part: StepPart) -> Iterator[_Stop]:
             yield _Stop(number, stopped, True, test, going, after)
 
 
-def _conditions(part: StepPart) -> Iterator[_Stop]:
+def _conditions(part: StepPart, results: Sequence[Node]) -> Iterator[_Stop]:
     """Return the conditions on the states of a part alone that stay at one value."""
     own = set(part.states)
-    tests = [node for node in reachable(part.results) if node.scalar == BOOL and node.args and part.varies(node)]
+    varying = nodes_on(results, {state.index for state in part.states})
+    tests = [node for node in reachable(results) if node.scalar == BOOL and node.args and node.index in varying]
     for test in tests[: -_MAX_CONDITIONS - 1 : -1]:
         inputs = {node for node in reachable([test]) if node.op == "input"}
         if not inputs <= own:
             continue
         for stopped in (False, True):
-            after = _assume(part, part.results, test, stopped)
+            after = _assume(part, results, test, stopped)
             read = {state: result for state, result in zip(part.states, after, strict=True) if state in inputs}
             if _stays(part, test, read, stopped):
-                going = _assume(part, part.results, test, not stopped)
+                going = _assume(part, results, test, not stopped)
                 yield _Stop(None, stopped, True, test, going, after)
 
 
@@ -125,47 +156,57 @@ def _stays(part: StepPart, test: Node, read: Mapping[Node, Node], value: bool) -
     return later.is_constant and later.equals(value)
 
 
-def _split(part: StepPart, stop: _Stop) -> Step:
+def _split(part: StepPart, stop: _Stop, reset: _Reset | None) -> Step:
     """Return the step with the numbers of a loop that never stops in addition to its own."""
     step, graph = part.step, part.graph
+
+    def restart(node: Node, value: Node) -> Node:
+        """Return a node, and a value where the part begins again."""
+        if reset is None:
+            return node
+        return graph.select(reset.condition, *((value, node) if reset.value else (node, value)))
+
     numbers = [number for number in range(len(part.states)) if number != stop.flag]
+    first = [reset.results[number] if reset else part.states[number] for number in range(len(part.states))]
     count = len(step.carry.fields) + len(step.added)
-    added: list[int | None] = [part.state_indices[number] for number in numbers]
     endless = {
         part.states[number]: graph.input(0, count + position, 0, part.states[number].scalar)
         for position, number in enumerate(numbers)
     }
-    going = dict(zip(numbers, _with(part, [stop.going[number] for number in numbers], endless), strict=True))
-    (test,) = _with(part, [stop.test], endless)
-    states = [*step.states, *endless.values()]
-    added_results = list(going.values())
-    flag = part.states[stop.flag] if stop.flag is not None else graph.input(0, count + len(numbers), 0, BOOL)
-    is_set = test if stop.stopped else graph.apply("logical_not", (test,), BOOL)
+    nodes = _with(part, [stop.test, *(stop.going[number] for number in numbers)], endless)
+    going = {number: restart(node, first[number]) for number, node in zip(numbers, nodes[1:], strict=True)}
+    added: list[tuple[Node, Node, int | None]] = [
+        (state, going[number], part.state_indices[number])
+        for number, state in zip(numbers, endless.values(), strict=True)
+    ]
     if stop.flag is None:
-        has_stopped = graph.apply("logical_or", (flag, is_set), BOOL)
-        states.append(flag)
-        added_results.append(has_stopped)
-        added.append(None)
-        condition = has_stopped
+        flag = graph.input(0, count + len(numbers), 0, BOOL)
+        now = nodes[0] if stop.stopped else graph.apply("logical_not", nodes[:1], BOOL)
+        has_stopped = restart(graph.apply("logical_or", (flag, now), BOOL), graph.constant(False, BOOL))
+        added.append((flag, has_stopped, None))
     else:
-        has_stopped = graph.apply("logical_or" if stop.stopped else "logical_and", (flag, test), BOOL)
-        condition = has_stopped if stop.early else flag
-        condition = condition if stop.stopped else graph.apply("logical_not", (condition,), BOOL)
-    new = {number: graph.select(condition, stop.after[number], going[number]) for number in numbers}
+        flag = part.states[stop.flag]
+        both = graph.apply("logical_or" if stop.stopped else "logical_and", (flag, nodes[0]), BOOL)
+        has_stopped = restart(both, first[stop.flag])
+    condition = has_stopped if stop.early else flag
+    # A condition of the step is a flag of its own, which is set once the loop has stopped.
+    is_set = stop.stopped or stop.flag is None
+    pairs = {number: (stop.after[number], going[number])[:: 1 if is_set else -1] for number in numbers}
+    new = {number: restart(graph.select(condition, *pair), first[number]) for number, pair in pairs.items()}
     if stop.flag is not None:
         new[stop.flag] = has_stopped
     old_results = [step.results[index] for index in part.state_indices]
     replaced = {old: new[number] for number, old in enumerate(old_results) if old.op != "input"}
-    results = _with(part, [*step.results, *step.outputs], replaced)
-    outputs = results[len(step.results) :]
+    rewritten = _with(part, [*step.results, *step.outputs], replaced)
+    results = rewritten[: len(step.results)]
     for number, index in enumerate(part.state_indices):
         results[index] = new[number]
     return replace(
         step,
-        states=tuple(states),
-        results=(*results[: len(step.results)], *added_results),
-        outputs=tuple(outputs),
-        added=(*step.added, *added),
+        states=(*step.states, *(state for state, _, _ in added)),
+        results=(*results, *(result for _, result, _ in added)),
+        outputs=tuple(rewritten[len(step.results) :]),
+        added=(*step.added, *(source for _, _, source in added)),
     )
 
 
