@@ -29,6 +29,7 @@ from gpuscan.device.backends import BACKEND_VARIABLE, is_gpu_device, webgpu
 from gpuscan.device.device_array import check_shape
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
+from gpuscan.planning.strategies import environment
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import ProblemOptions
@@ -226,13 +227,15 @@ class Device(OpenedDevice):
 
 
 _log = logging.getLogger("gpuscan")
+# The key of the variable in `environment`.
+_ADAPTER_KEY: object = os.environ.encodekey(ADAPTER_VARIABLE)
 _lock = threading.Lock()
 _open: dict[int, Device] = {}
 
 
 def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
-    if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
+    if adapter is None and not _requested_adapter():
         adapters = find_adapters()
         best = _open.get(id(adapters[0])) if adapters else None
         if best is None or best._context.lost:
@@ -243,6 +246,11 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     elif adapter_number(adapter) is not None:
         return _find_numbered_device(adapter)
     return _open_shared_device(choose_adapter(adapter))
+
+
+def _requested_adapter() -> str:
+    """Return what $GPUSCAN_ADAPTER asks for; "" if it is not set."""
+    return os.environ.get(ADAPTER_VARIABLE, "").strip() if environment.get(_ADAPTER_KEY) else ""
 
 
 def _open_shared_device(chosen: wgpu.GPUAdapter) -> Device:
@@ -338,7 +346,7 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
             'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'
         )
-    requested = os.environ.get(ADAPTER_VARIABLE, "").strip()
+    requested = _requested_adapter()
     if requested.casefold() == NUMPY:
         return None
     try:

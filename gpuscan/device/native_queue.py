@@ -11,7 +11,8 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class _Library:
 
         # Calls through `checked` raise the errors that WebGPU reports. Calls through `lib` are faster; they are for
         # functions that cannot fail.
-        self.ffi, self.lib, self.checked = ffi, lib, libf
+        self.ffi, self.lib, self.checked = ffi, lib, _raising_functions(lib, libf)
         # How the maps ended, by the map's number: None, or the error's text.
         self.ended: dict[int, str | None] = {}
         self.numbers = itertools.count(1)
@@ -113,6 +114,51 @@ class _Library:
         self.on_mapped = on_mapped
         self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
         self.times_pointer = _times_type(ffi)
+
+
+class _ErrorSlot:
+    """Takes the error that the library reports during a call. It has the attributes of the package's own."""
+
+    name = ""
+    type = ""
+    message: str | None = None
+
+
+def _raising_functions(lib: object, wrapped: Any) -> Any:
+    """Return the library's functions in forms that raise the errors that WebGPU reports.
+
+    The package has such forms, which take six Python calls each. These take one. They use the same stack of errors,
+    and are the package's own if its stack is not where it was.
+    """
+    try:
+        from wgpu.backends.wgpu_native._helpers import ERROR_TYPES
+
+        # The attribute `stack` of each thread.
+        threads = wrapped._error_handler._per_thread_data
+    except (ImportError, AttributeError):
+        return wrapped
+
+    def raising(name: str) -> Callable[..., Any]:
+        function, in_package = getattr(lib, name), getattr(wrapped, name)
+
+        def call(*arguments: object) -> Any:
+            try:
+                stack = threads.stack
+            except AttributeError:  # the first call of the thread
+                return in_package(*arguments)
+            slot = _ErrorSlot()
+            stack.append(slot)
+            try:
+                result = function(*arguments)
+            finally:
+                stack.pop()
+            if slot.message is not None:
+                raise ERROR_TYPES.get(slot.type, ERROR_TYPES[""])(slot.message)
+            return result
+
+        return call
+
+    return SimpleNamespace(**{name: raising(name) for name in _FUNCTIONS})
 
 
 _library: _Library | None = None
