@@ -37,7 +37,8 @@ _NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
 }
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
-_MATCH = dis.opmap["MATCH_CLASS"]
+# Operations of code that asks for types, or that assigns to variables of its module.
+_READ_OR_STORED = frozenset({dis.opmap[name] for name in ("MATCH_CLASS", "STORE_GLOBAL", "DELETE_GLOBAL")})
 _STORES = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 
 
@@ -59,7 +60,7 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
         floats: a list that gets the floats and integers of Python and NumPy that the function and the functions in it
-            close over, have as defaults, or get from a `functools.partial`, also in tuples. Their order is the order
+            read from closures, defaults, modules, or a `functools.partial`, also in tuples. Their order is the order
             in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:
@@ -115,7 +116,8 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         defaults = None if given.__defaults__ is None else tuple(map(replacement, given.__defaults__))
         by_name = {name: replacement(value) for name, value in (given.__kwdefaults__ or {}).items()}
         cells = tuple(CellType(replacement(cell.cell_contents)) for cell in given.__closure__ or ())
-        made = FunctionType(given.__code__, given.__globals__, given.__name__, defaults, cells)
+        named = {name: replacement(value) for name, value in _named_values(given, _names_of(given.__code__) or ())}
+        made = FunctionType(given.__code__, {**given.__globals__, **named}, given.__name__, defaults, cells)
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
         return made
 
@@ -136,9 +138,7 @@ def has_closure(function: object) -> bool:
     return code is not None and len(code.co_freevars) > 0
 
 
-def _value_key(
-    value: Any, numbers: bool, within: Sequence[object], floats: list[object] | None = None, *, by_name: bool = False
-) -> Hashable:
+def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list[object] | None = None) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
     Args:
@@ -146,16 +146,15 @@ def _value_key(
         numbers: as in `function_key`.
         within: the functions that this one is called in.
         floats: as in `function_key`.
-        by_name: True for what is read by its name: floats in it are not replaced.
     """
     value_type = type(value)
     if value_type is FunctionType:
-        return _code_key(value, numbers, within, floats, by_name)
-    if floats is not None and not by_name and value_type in NUMBERS and is_replaced(value):
+        return _code_key(value, numbers, within, floats)
+    if floats is not None and value_type in NUMBERS and is_replaced(value):
         floats.append(value)
         return Parameter, value_type
     if value_type is Switch:
-        return _value_key(value.with_parameters, numbers, within, floats, by_name=by_name)
+        return _value_key(value.with_parameters, numbers, within, floats)
     if value_type is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
@@ -171,10 +170,10 @@ def _value_key(
         if value_type is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if value_type is tuple:
-        return tuple([_value_key(part, numbers, within, floats, by_name=by_name) for part in value])
+        return tuple([_value_key(part, numbers, within, floats) for part in value])
     if value_type is partial and not value.__dict__:
         parts = value.func, *value.args, *value.keywords.values()
-        part_keys = [_value_key(part, numbers, within, floats, by_name=by_name) for part in parts]
+        part_keys = [_value_key(part, numbers, within, floats) for part in parts]
         return partial, tuple(value.keywords), *part_keys
     if value_type is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
         return value  # type: ignore[no-any-return]
@@ -205,9 +204,7 @@ def _is_of_fixed(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
-def _code_key(
-    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[object] | None, by_name: bool
-) -> Hashable:
+def _code_key(function: FunctionType, numbers: bool, within: Sequence[object], floats: list[object] | None) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):
         return function
@@ -225,22 +222,27 @@ def _code_key(
     inner = [*within, function]
     keys: list[Hashable] = [function.__code__]
     for default in function.__defaults__ or ():
-        keys.append(_value_key(default, numbers, inner, floats, by_name=by_name))
+        keys.append(_value_key(default, numbers, inner, floats))
     for name, default in (function.__kwdefaults__ or {}).items():
-        keys.append((name, _value_key(default, numbers, inner, floats, by_name=by_name)))
+        keys.append((name, _value_key(default, numbers, inner, floats)))
     for cell in function.__closure__ or ():
         try:
-            keys.append(_value_key(cell.cell_contents, numbers, inner, floats, by_name=by_name))
+            keys.append(_value_key(cell.cell_contents, numbers, inner, floats))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    global_values: dict[str, object] = function.__globals__
-    builtin: dict[str, object] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
-    for name in names:
-        # Anybody can put a name into the builtins, too.
-        values = global_values if name in global_values else builtin
-        if name in values:
-            keys.append((name, _value_key(values[name], numbers, inner, floats, by_name=True)))
+    for name, value in _named_values(function, names):
+        keys.append((name, _value_key(value, numbers, inner, floats)))
     return tuple(keys)
+
+
+def _named_values(function: FunctionType, names: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return the values that a function finds in its module or in the builtins, with their names."""
+    # Anybody can put a name into the builtins, too.
+    builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
+    values: dict[str, Any] = function.__globals__
+    return [
+        (name, values[name] if name in values else builtin[name]) for name in names if name in values or name in builtin
+    ]
 
 
 @lru_cache(maxsize=512)
@@ -262,7 +264,7 @@ def _needs_floats(code: CodeType) -> bool:
         outer = {instruction.argval for instruction in operations if instruction.opcode in _STORES}.intersection(
             block.co_freevars
         )
-        if outer or any(instruction.opcode == _MATCH for instruction in operations):
+        if outer or any(instruction.opcode in _READ_OR_STORED for instruction in operations):
             return True
         if not _TYPE_NAMES.isdisjoint(block.co_names):
             return True

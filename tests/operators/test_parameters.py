@@ -42,16 +42,16 @@ def floats_of(function: Any) -> tuple[Any, list[float]]:
 
 
 def test_keys_without_floats() -> None:
-    """Assert that floats in cells and defaults are no part of the key, and other numbers are."""
+    """Assert that floats in cells, defaults and modules are no part of the key, and their types are."""
     key, floats = floats_of(make(1.5, 3.5))
-    assert sorted(floats) == [1.5, 2.5, 3.5]
+    assert sorted(floats) == [GLOBAL, 1.5, 2.5, 3.5]
     other, changed = floats_of(make(-0.0, math.nan))
     assert other == key
-    assert len(changed) == 3
+    assert len(changed) == 4
     assert floats_of(make(1.5, 3)) != (key, floats)
     assert floats_of(make(np.float32(1.5), 3.5))[0] != key
     assert function_key(make(1.5, 3.5)) != function_key(make(1.5, 4.5))
-    assert floats_of(of_module) == (function_key(of_module), [])
+    assert floats_of(of_module)[1] == [GLOBAL]
 
 
 def test_functions_that_ask_for_types() -> None:
