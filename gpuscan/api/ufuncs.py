@@ -20,12 +20,12 @@ from gpuscan.api.outputs import in_out
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import DeviceArray, number_in
+from gpuscan.device.device_array import DeviceArray, number_in, upload_number
 from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameter_array import as_half, is_float_parameter
-from gpuscan.operators.parameters import Parameter, spelling
+from gpuscan.operators.parameter_array import as_half, check_exponent, is_float_parameter
+from gpuscan.operators.parameters import INTEGERS, Parameter, reveal, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axis
 
@@ -121,20 +121,21 @@ def _call_ufunc(
     ):
         # As in NumPy, no number equals None or text.
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
-    values: list[object] = []
-    for value in inputs:
-        if type(value) is Parameter and value.number_type is int:
-            is_constant = dtype is not None or ufunc is np.ldexp
-            value = int(value) if is_constant else _as_operand(value, inputs, ufunc in _WITH_CONSTANTS)
-        values.append(value if is_number(value) else as_some_array(value))
-    floats = any(isinstance(value, float) or is_float_parameter(value) for value in values)
+    given: list[Any] = [value if is_number(value) else as_some_array(value) for value in inputs]
+    loop = None if dtype is None else _find_loop(ufunc, name, given, np.dtype(dtype))
+    floats = any(isinstance(value, float) or is_float_parameter(value) for value in given)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
-        _check_exponents(*values)
+        _check_exponents(*given)
+    values: list[Any] = [
+        _as_operand(ufunc, value, given, None if loop is None else loop[position])
+        if type(value) is Parameter
+        else value
+        for position, value in enumerate(given)
+    ]
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
     if dtype is None and all(leaf.dtype == np.float16 for leaf in leaves):
         values = [as_half(value) for value in values]
-    loop = None if dtype is None else _find_loop(ufunc, name, values, np.dtype(dtype))
     if loop is not None:
         # The CPU converts its arrays, which may have dtypes that no device has.
         loop_dtypes = [loop_dtype for loop_dtype, value in zip(loop, values, strict=True) if not is_number(value)]
@@ -206,34 +207,42 @@ def _check_exponents(base: Any, exponent: Any) -> None:
     Exponents on a device are searched for their least number, which waits for the device.
     """
     # Python's integers take the other operand's dtype.
-    dtypes = [operand if isinstance(operand, (int, float, complex)) else operand.dtype for operand in (base, exponent)]
-    if np.result_type(exponent if is_number(exponent) else exponent.dtype).kind != "i":
+    kinds = [kind(0) if isinstance(kind, type) else kind for kind in map(operand_type, (base, exponent))]
+    if np.result_type(kinds[1]).kind != "i" or np.result_type(*kinds).kind != "i":
         return
-    if any(getattr(dtype, "kind", "i") not in "biu" for dtype in dtypes) or np.result_type(*dtypes).kind != "i":
-        return
-    if not is_number(exponent) and not exponent.size:
-        return
-    least = int(exponent if is_number(exponent) else exponent.min())
-    if least < 0:
-        raise ValueError(
-            f"np.power of integers by {least} was asked for, and integers have no negative powers. Convert them to "
-            "floats: a.astype(np.float32) ** exponent"
-        )
+    if is_number(exponent):
+        check_exponent(exponent)
+    elif exponent.size:
+        check_exponent(int(exponent.min()))
 
 
-def _as_operand(number: Parameter, inputs: Sequence[object], only_floats: bool) -> object:
+def _as_operand(ufunc: np.ufunc, number: Parameter, inputs: Sequence[object], dtype: AnyDType | None) -> object:
     """Return an integer of Python in a form that lets later calls with another integer launch the same program.
 
-    Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key, and
-    with `only_floats` also among integers.
+    Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.
+
+    Args:
+        ufunc: the ufunc.
+        number: the integer.
+        inputs: all the operands.
+        dtype: what the integer is converted to, if the caller has passed the dtype of the result.
     """
     arrays = [value for value in inputs if isinstance(value, Array)]
-    if not arrays or len(arrays) + 1 < len(inputs):
-        return int(number)
-    kinds = {array.dtype.kind for array in arrays}
-    alike = kinds == {"f"} or (kinds <= {"i", "u"} and not only_floats)
-    dtype = np.result_type(*[array.dtype for array in arrays])
-    placed = number_in(arrays[0]._context, number, dtype) if alike else int(number)
+    number_type = number.number_type
+    if number_type is not int and (ufunc is not np.power or number_type not in INTEGERS):
+        return number
+    if not arrays or len(arrays) + 1 < len(inputs) or ufunc is np.ldexp:
+        return reveal(number)
+    kinds = {array.dtype.kind for array in arrays} if dtype is None else {dtype.kind}
+    context = arrays[0]._context
+    if number_type is not int:
+        placed = upload_number(context, number, np.dtype(number_type))
+    elif kinds == {"f"} or (kinds <= {"i", "u"} and ufunc is not np.float_power):
+        placed = number_in(
+            context, number, np.result_type(*[array.dtype for array in arrays]) if dtype is None else dtype
+        )
+    else:
+        placed = int(number)
     return Array._of(arrays[0].device, placed) if isinstance(placed, DeviceArray) else placed
 
 
@@ -275,7 +284,7 @@ def _make_map(
         operands = [input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key]
         if loop is not None:
             operands = [
-                operand.astype(loop_dtype) if hasattr(operand, "astype") else operand
+                operand if operand_type(operand) in (int, float, complex) else operand.astype(loop_dtype)
                 for operand, loop_dtype in zip(operands, loop, strict=True)
             ]
         results = ufunc(*operands)
@@ -346,8 +355,9 @@ def axes_of(axis: object, shape: tuple[int, ...]) -> Sequence[int]:
 
 
 def _axis(options: dict[str, object], inputs: tuple[object, ...], position: int) -> Any:
-    """Return the axis, which may be passed by position as well."""
-    return inputs[position] if len(inputs) > position else options.pop("axis", 0)
+    """Return the axis, which may be passed by position as well. It is no parameter of a program."""
+    axis = inputs[position] if len(inputs) > position else options.pop("axis", 0)
+    return tuple(map(reveal, axis)) if isinstance(axis, tuple) else reveal(axis)
 
 
 def _accumulate(
@@ -416,16 +426,19 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
 
 
 _OPERANDS = frozenset({"inputs", "options"})
-_launch = launchable(apply_ufunc, operands=_OPERANDS)
+_launch_along_axis = launchable(apply_ufunc, operands=_OPERANDS, integers=frozenset({"options"}))
 _INPUTS = frozenset({"inputs"})
 _launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=_INPUTS, integers=_INPUTS)
 _launch_with_integers = launchable(apply_ufunc, operands=_OPERANDS, integers=_INPUTS)
 
 
 def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:
-    # Exponents and the indices of other methods are checked in NumPy.
+    if method == "reduceat":
+        # It looks at the indices on the CPU, and then calls functions that launch programs.
+        return apply_ufunc(ufunc, method, inputs, options)
     if method != "__call__":
-        return _launch(ufunc, method, inputs, options)
+        return _launch_along_axis(ufunc, method, inputs, options)
+    # Exponents are checked in NumPy.
     launch = _launch_with_integers if ufunc in _WITH_CONSTANTS else _launch_with_data
     return launch(ufunc, method, inputs, options)
 

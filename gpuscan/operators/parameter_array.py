@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, derive, reveal
+from gpuscan.operators.parameters import FLOATS, INTEGERS, QUIET, Expression, Parameter, derive, reveal
 
 
 class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -113,6 +113,20 @@ def check_init(number: Any, dtype: AnyDType) -> Any:
             "a wider dtype, such as np.int64(...)"
         )
     return number
+
+
+def check_exponent(number: int | Parameter) -> None:
+    """Raise ValueError, as NumPy does, for a negative power of integers. Later calls with one raise it as well."""
+    reveal(derive(_check_exponent, number._expression if isinstance(number, Parameter) else number))
+
+
+def _check_exponent(number: int) -> bool:
+    if number < 0:
+        raise ValueError(
+            f"np.power of integers by {number} was asked for, and integers have no negative powers. Convert them to "
+            "floats: a.astype(np.float32) ** exponent"
+        )
+    return True
 
 
 def as_float(number: Parameter) -> Parameter:
@@ -328,3 +342,6 @@ def _truth(predicate: Callable[..., object]) -> Callable[..., bool]:
 def _bytes_of(array: AnyArray) -> bytes:
     content = array.tobytes()
     return content + bytes(-len(content) % 4)
+
+
+QUIET.update((_as_float, _bytes_in, _check_exponent))

@@ -185,6 +185,8 @@ def bits_of(value: Any) -> bytes:
     return repr(value).encode() if type(value) is int else value.tobytes()
 
 
+# Functions of Python's numbers that compute nothing with NumPy.
+QUIET: set[Callable[..., object]] = {_is_defined, is_between, join_bytes}
 # Types of values that Python computes without NumPy, and so without warnings.
 _PYTHON_TYPES = frozenset({bool, int, float, bytes})
 
@@ -195,9 +197,7 @@ def _is_quiet(expression: Expression) -> bool:
     if not {type(operand.value) for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
         return False
     is_of_python = isinstance(function, (type(operator.add), operator.methodcaller))
-    return (
-        is_of_python or function in (_is_defined, is_between, join_bytes) or getattr(function, "pack", None) is not None
-    )
+    return is_of_python or function in QUIET or getattr(function, "pack", None) is not None
 
 
 class Computation:
