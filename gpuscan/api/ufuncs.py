@@ -233,14 +233,13 @@ def _as_operand(ufunc: np.ufunc, number: Parameter, inputs: Sequence[object], dt
         return number
     if not arrays or len(arrays) + 1 < len(inputs) or ufunc is np.ldexp:
         return reveal(number)
-    kinds = {array.dtype.kind for array in arrays} if dtype is None else {dtype.kind}
-    context = arrays[0]._context
+    dtypes = [array.dtype for array in arrays] if dtype is None else [dtype]
+    kinds, context = {given.kind for given in dtypes}, arrays[0]._context
+    placed: DeviceArray | Parameter | int
     if number_type is not int:
         placed = upload_number(context, number, np.dtype(number_type))
     elif kinds == {"f"} or (kinds <= {"i", "u"} and ufunc is not np.float_power):
-        placed = number_in(
-            context, number, np.result_type(*[array.dtype for array in arrays]) if dtype is None else dtype
-        )
+        placed = number_in(context, number, np.result_type(*dtypes))
     else:
         placed = int(number)
     return Array._of(arrays[0].device, placed) if isinstance(placed, DeviceArray) else placed
@@ -281,7 +280,9 @@ def _make_map(
 
     def function(numbers: tuple[object, ...]) -> object:
         arrays = iter(numbers)
-        operands = [input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key]
+        operands: list[Any] = [
+            input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key
+        ]
         if loop is not None:
             operands = [
                 operand if operand_type(operand) in (int, float, complex) else operand.astype(loop_dtype)
