@@ -14,7 +14,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.engine.group_results import narrow_labels
 from gpuscan.engine.group_tables import CountedLabels
 from gpuscan.problem.groups import in_order, missing_labels, number_labels
-from gpuscan.problem.labels import MISSING
+from gpuscan.problem.labels import MISSING, category_count, labels_of
 
 # Longer keys stay in NumPy, which makes a bit of each. Not tuned.
 _MAX_KEY_BYTES = 1 << 20
@@ -27,7 +27,7 @@ def upload_scan_cuts(given: Arguments) -> Arguments | None:
     if array is None or len(cuts) != 1:
         return None
     (name,) = cuts
-    cut = _in_numpy(given[name])
+    cut = _labels_in_numpy(given[name]) if name == "groups" else _in_numpy(given[name])
     uploaded: object = None
     if cut is None:
         return None
@@ -35,7 +35,7 @@ def upload_scan_cuts(given: Arguments) -> Arguments | None:
         uploaded = _upload_offsets(array, cut, given.get("axis"))
     elif name == "keys" and cut.dtype.kind in "iub" and cut.dtype.isnative and cut.nbytes <= _MAX_KEY_BYTES:
         uploaded = new_array(array.device, cut)
-    elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (array._shape, (len(cut),)):
+    elif name == "groups" and cut.shape in (array._shape, (len(cut),)):
         axis = given.get("axis") if cut.ndim > 1 else 0
         if isinstance(axis, int) and -cut.ndim <= axis < cut.ndim:
             uploaded = _upload_labels(array.device, cut, axis)
@@ -53,15 +53,17 @@ def upload_sort_cuts(given: Arguments) -> Arguments | None:
 
 def upload_reduction_cuts(given: Arguments) -> Arguments | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
-    array, groups, count = _array_of(given), _in_numpy(given.get("groups")), given.get("num_groups")
+    array, groups, count = _array_of(given), _labels_in_numpy(given.get("groups")), given.get("num_groups")
     segments = _in_numpy(given.get("segments"))
     if array is not None and given.get("groups") is None and count is None and segments is not None:
         # The error for an empty segment without a result is raised at once.
         full = given.get("op", "add") == "add" or (segments.ndim == 1 and (segments[1:] != segments[:-1]).all())
         uploaded = _upload_offsets(array, segments, given.get("axis")) if full else None
         return None if uploaded is None else given | {"segments": uploaded}
-    if array is None or groups is None or groups.dtype.kind not in "iub" or given.get("segments") is not None:
+    if array is None or groups is None or given.get("segments") is not None:
         return None
+    if count is None and type(given["groups"]) is not np.ndarray:
+        count = category_count(given["groups"])
     least, largest = int(groups.min()), int(groups.max())
     count = largest + 1 if count is None else count
     if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
@@ -77,6 +79,17 @@ def _in_numpy(cut: object) -> AnyArray | None:
         except ValueError:
             return None  # lists of different lengths, for which the function raises the error
     return cut if type(cut) is np.ndarray and cut.ndim and cut.size else None
+
+
+def _labels_in_numpy(groups: object) -> AnyArray | None:
+    """Return labels as integers or bools in NumPy, as `_in_numpy` does. Other labels are numbered."""
+    labels = _in_numpy(groups)
+    if groups is not None and not isinstance(groups, Array) and (labels is None or labels.dtype.kind not in "iub"):
+        try:
+            labels = _in_numpy(labels_of(groups))
+        except (TypeError, ValueError):
+            return None  # the function raises the error
+    return labels
 
 
 def _array_of(given: Arguments) -> Array | None:

@@ -65,7 +65,7 @@ def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceIn
 @overload
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
 @takes_numpy("x")
-@launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_reduction_cuts)
+@launchable_with("initial", data=["initial"], integers=["initial"], upload=upload_reduction_cuts, counts=["num_groups"])
 def reduce(
     x: object,
     op: Operation = "add",
