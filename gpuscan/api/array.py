@@ -35,7 +35,7 @@ from gpuscan.device.strides import (
     reshape_strides,
     resolve_shape,
 )
-from gpuscan.device.transfer import round_up, start_call
+from gpuscan.device.transfer import SMALL_READ_BYTES, round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from gpuscan.device.buffer_pool import Allocation
-
-# Up to this many bytes, an array and the unread reports are read by one submission and one wait.
-_SMALL_READ_BYTES = 64 << 10
 
 
 class Array(DeviceArray, ArrayOperators, ArrayMethods):
@@ -517,7 +514,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             array([1, 3, 6])
         """
         array = contiguous(self)
-        if array.offset % 4 or not 0 < array.nbytes <= _SMALL_READ_BYTES:
+        if array.offset % 4 or not 0 < array.nbytes <= SMALL_READ_BYTES:
             result = array._read()
             self._context.check()
             return result

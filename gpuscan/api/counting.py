@@ -66,7 +66,6 @@ def bincount(
 def bincount(
     x: ArrayLike, /, weights: ArrayLike, minlength: SupportsIndex = ..., *, device: Devices = ...
 ) -> NDArray[np.float64]: ...
-@launchable
 def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0, *, device: Devices = None) -> object:
     """Return how often each label occurs: ``counts[v]`` is the number of elements of `x` that equal v.
 
@@ -155,10 +154,13 @@ def _count_labels(device: Device, labels: Array, least: int) -> Array:
     # An array in the same memory may have as many labels again.
     key = id(labels.buffer), labels.offset, labels.dtype.str, labels.size
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
+    if bins < _EXPECTED_BINS:
+        # Few sizes, so that a call of another length launches the same program.
+        bins = 1 << (bins - 1).bit_length()
     while True:
         counts, extremes = _count_up_to(labels, bins)
-        largest, below = (int(word) for word in extremes._read())
-        context.check()
+        (content,) = context.read_and_check((extremes.buffer, extremes.offset, extremes.nbytes))
+        largest, below = content.view(np.uint32).tolist()
         if below:
             raise _negative(int(reduce(labels, "minimum")))
         length = max(largest + 1, least)

@@ -16,7 +16,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.caller_buffers import check_state, check_usages
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
-from gpuscan.device.transfer import download, round_up, upload
+from gpuscan.device.transfer import SMALL_READ_BYTES, download, read_together, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.parameter_array import ParameterArray, as_float, fill_array, integer_in
@@ -208,7 +208,10 @@ class DeviceArray(OnDevice):
         with self._context.errors:
             self._check("COPY_SRC")
             queue, pool = self._context.queue, self._context.pool
-            if skipped == 0:
+            if self.nbytes <= SMALL_READ_BYTES:
+                (content,) = read_together(queue, pool, [(self.buffer, start, skipped + self.nbytes)])
+                result.reshape(-1).view(np.uint8)[:] = content[skipped:]
+            elif skipped == 0:
                 download(queue, pool, self.buffer, start, result)
             else:
                 wide = np.empty(skipped + self.nbytes, np.uint8)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Up to this many bytes, an array and the unread reports are read by one submission and one wait. Not tuned.
+SMALL_READ_BYTES = 64 << 10
 # How many threads share one copy.
 _THREADS = min(TRANSFERS.max_copy_threads, os.cpu_count() or 1)
 

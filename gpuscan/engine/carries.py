@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.transfer import SMALL_READ_BYTES
 from gpuscan.elements import compute_dtype
 from gpuscan.engine.device_arrays import launch_of_kind, scan_device
 from gpuscan.engine.element_copy import contiguous, slice_axis
@@ -17,9 +18,6 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_unrounded
 from gpuscan.problem.problem_parts import cut, in_memory
-
-# Values of up to this many bytes are read together with the reports. Not tuned.
-_SMALL_READ_BYTES = 64 << 10
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
 Carry = tuple[AnyArray, ...] | None
@@ -100,7 +98,7 @@ def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[Any
 
 def read_values(executor: Executor, arrays: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
     """Return arrays in C order as arrays of NumPy, and raise what the unread reports tell."""
-    if any(array.nbytes > _SMALL_READ_BYTES or array.offset % 4 for array in arrays):
+    if any(array.nbytes > SMALL_READ_BYTES or array.offset % 4 for array in arrays):
         values = tuple([array._read() for array in arrays])
         executor.context.check()
         return values
