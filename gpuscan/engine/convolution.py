@@ -6,13 +6,13 @@ from math import prod
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
+from gpuscan.operators.parameter_array import HostArray
 
 # The kernel counts samples in 32 bits.
 _MAX_SAMPLES = 2**32 - 1
@@ -23,8 +23,8 @@ _ALIGNMENT = 256
 def convolve(
     samples: DeviceArray,
     axis: int,
-    taps: AnyArray,
-    first: AnyArray,
+    taps: HostArray | DeviceArray,
+    first: HostArray | DeviceArray,
     piece_bytes: int | None = None,
 ) -> DeviceArray:
     """Submit ``y[t] = first[t] + taps[0] x[t] + taps[1] x[t-1] + …`` along an axis; samples before the first are 0.
@@ -32,7 +32,7 @@ def convolve(
     Args:
         samples: an array of float32 or float64, which is not empty.
         axis: the axis.
-        taps: the numbers, in the dtype of the samples.
+        taps: the numbers, 1-D, in the dtype of the samples.
         first: values to add to the first samples, in that dtype: the shape of `samples`, with another length along the
             axis.
         piece_bytes: bytes of the result that are computed at a time (default: the most that the device binds).
@@ -45,25 +45,28 @@ def convolve(
     if size == 8 and not context.capabilities.float64:
         raise context.float64_error("float64 was passed", "the array as array.astype(np.float32)")
     inner, length, count = prod(samples.shape[axis + 1 :]), samples.shape[axis], samples.size
-    reach = (min(len(taps), length) - 1) * inner
+    reach = (min(taps.size, length) - 1) * inner
     piece_bytes = (piece_bytes or context.binding_limit) // _ALIGNMENT * _ALIGNMENT
     piece = (piece_bytes - size * reach) // _ALIGNMENT * _ALIGNMENT // size - _ALIGNMENT // size
     piece = count if size * count <= piece_bytes else piece
     if piece <= 0 or count > _MAX_SAMPLES or max(taps.nbytes, first.nbytes) > context.binding_limit:
         raise GpuscanError(
-            f"a filter of {len(taps)} coefficients over {count} samples was asked for, but "
+            f"a filter of {taps.size} coefficients over {count} samples was asked for, but "
             f"{context.capabilities.summary} binds at most {context.binding_limit} bytes. Pass fewer rows, "
             "or the .numpy() of the signal, and set GPUSCAN_ADAPTER=numpy in the environment"
         )
     source = bindable(contiguous(samples))
     result = empty(context, samples.shape, samples.dtype)
-    coefficients = upload_array(context, taps)
     # A buffer has at least one number.
-    added = upload_array(context, first if first.size else np.zeros(1, first.dtype))
+    uploads = taps, first if first.size else np.zeros(1, first.dtype)
+    coefficients, added = (
+        bindable(contiguous(numbers)) if isinstance(numbers, DeviceArray) else upload_array(context, numbers)
+        for numbers in uploads
+    )
     for start in range(0, count, piece):
         low = max(0, start - reach) * size // _ALIGNMENT * _ALIGNMENT // size
         stop = min(start + piece, count)
-        numbers = [stop - start, start, low, length, inner, len(taps), first.shape[axis]]
+        numbers = [stop - start, start, low, length, inner, taps.size, first.shape[axis]]
         bound = [
             Binding(source.buffer, source.offset + low * size, round_up((stop - low) * size)),
             coefficients._binding(),

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, as_some_array
+from gpuscan.api.device import Device
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.numpy_calls import read_results
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.engine.convolution import convolve
 from gpuscan.operators.operator import Operator, operator
+from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.arguments import as_array
 from gpuscan.reference import stages
-from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix, trim_zeros
-from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
+from gpuscan.signal.sections import Floats, Sections, StatesMap, multiply, sections_of, trim_zeros
+from gpuscan.signal.signals import Fields, Number, Samples, Signal, last_samples, signal_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -26,8 +30,6 @@ if TYPE_CHECKING:
 # The most zeros that a filter may have beyond the number of its poles. With more, the numerator is convolved with the
 # signal, because the computed roots of long polynomials are too far from exact.
 MAX_FURTHER_ZEROS = 4
-# The relative error up to which the states of sections stand for the states of the whole filter.
-STATE_TOLERANCE = 1e-8
 
 
 @overload
@@ -92,43 +94,35 @@ def filter_from(b: ArrayLike, a: ArrayLike, x: Any, axis: int, zi: Any, *, stead
     first sample, where it is, and the filtered signal alone is returned.
     """
     b, a = as_array(b), as_array(a)
-    if np.iscomplexobj(a) or np.iscomplexobj(b):
+    if "c" in (a.dtype.kind, b.dtype.kind):
         if steady:
             first = np.asarray(x[(*[slice(None)] * axis, slice(0, 1))])
             zi = zi.reshape(-1, *[1] * (first.ndim - axis - 1)) * first
-        result = (_with_complex_poles if np.iscomplexobj(a) else _sum_of_parts)(b, a, x, axis, zi)
+        result = (_with_complex_poles if a.dtype.kind == "c" else _sum_of_parts)(b, a, x, axis, zi)
         return result[0] if steady else result
-    numerator, denominator = coefficients("b", b), _denominator(a)
-    order = max(len(denominator), len(numerator)) - 1
-    numerator, denominator = numerator / denominator[0], denominator / denominator[0]
+    transfer = _transfer_of(b, a)
     signal = signal_of(x, axis, None if steady else zi)
-    start = zi if zi is None or steady else states_of(zi, signal, order)
+    has_ends = zi is not None and not steady
+    start = states_of(zi, signal, transfer.order) if has_ends else zi
     if not signal.size:
-        return signal.answer(signal.samples, None if steady else start)
-    poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
-    direct = len(poles) == 1
-    if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
-        sections = sections_of(numerator, denominator)
-        matrix = states = None
-        if start is not None:
-            matrix = state_matrix(sections)
-            states = _section_states(matrix, start)
+        return signal.answer(signal.samples, np.asarray(start, np.float64) if has_ends else None)
+    sections = transfer.sections
+    if sections is not None:
+        states = None if start is None else sections.states_from(start)
         if start is None or states is not None:
-            y, ends = _through(signal, sections, states, steady)
-            if ends is None or matrix is None:
-                return signal.answer(y, None)
-            size = max(order, len(matrix))
-            whole = np.zeros((size, *ends.shape[1:]))
-            whole[: len(matrix)] = np.tensordot(matrix, ends, 1)
-            return signal.answer(y, whole[:order])
+            y, ends = _through(signal, sections, states, steady, sections.to_whole if has_ends else None)
+            return signal.answer(y, ends)
+    if isinstance(start, Array):
+        start = np.asarray(start, np.float64)
     x = signal.samples
     start = _scale_states(start, np.asarray(signal.first)) if steady else start
-    y = _convolve_signal(signal, numerator, start)
-    if len(poles) > 1:
-        y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), denominator), None)
-    if start is None or steady:
+    y = _convolve_signal(signal, transfer.numerator, start)
+    if transfer.poles is not None:
+        y, _ = _through(signal.with_samples(y), transfer.poles, None)
+    if not has_ends:
         return signal.answer(y, None)
-    return signal.answer(y, _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start))
+    ends = _direct_states(transfer.numerator, transfer.denominator, signal.length, signal.axis, x, y, start)
+    return signal.answer(y, ends)
 
 
 @overload
@@ -172,17 +166,16 @@ def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None)
 def filter_by_sections(sos: object, x: object, axis: int, zi: Any, *, steady: bool = False) -> Any:
     """Return what `sosfilt` does; with `steady` as `filter_from`, for `zi` of shape (sections, 2)."""
     table = section_table(sos)
-    sections = [(row[:3], row[3:]) for row in table]
+    sections = sections_from(table.shape, table.tobytes(), None if zi is None else 2)
     signal = signal_of(x, axis, None if steady else zi)
-    start = zi if zi is None or steady else states_of(zi, signal, 2, len(sections))
+    has_ends = zi is not None and not steady
+    start = states_of(zi, signal, 2, len(table)) if has_ends else zi
     if not signal.size:
-        return signal.answer(signal.samples, None if steady else start)
-    if start is None:
-        return signal.answer(_through(signal, sections, None)[0], None)
-    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), steady, size=2)
-    if ends is None:
-        return signal.answer(y, None)
-    return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
+        return signal.answer(signal.samples, np.asarray(start, np.float64) if has_ends else None)
+    if start is not None:
+        start = sections.from_direct(start.reshape(-1, *start.shape[2:]))
+    y, ends = _through(signal, sections, start, steady, sections.to_direct if has_ends else None)
+    return signal.answer(y, ends)
 
 
 def section_table(sos: object) -> Floats:
@@ -206,6 +199,68 @@ def section_table(sos: object) -> Floats:
     return typed
 
 
+class _Transfer(NamedTuple):
+    """A filter of real coefficients.
+
+    Attributes:
+        numerator, denominator: its coefficients, divided by the first one of the denominator.
+        order: the number of its states.
+        sections: the filter as sections; None if the numerator is convolved with the signal.
+        poles: the denominator alone as sections; None if it is 1.
+    """
+
+    numerator: Floats
+    denominator: Floats
+    order: int
+    sections: Sections | None
+    poles: Sections | None
+
+
+def _transfer_of(b: AnyArray, a: AnyArray) -> _Transfer:
+    """Return the filter of these coefficients, from an earlier call if there was one.
+
+    Raises:
+        ValueError, TypeError: as `lfilter`.
+    """
+    if b.dtype.hasobject or a.dtype.hasobject:
+        coefficients("a" if a.dtype.hasobject else "b", a if a.dtype.hasobject else b)
+    return _find_transfer(b.dtype, b.shape, b.tobytes(), a.dtype, a.shape, a.tobytes())
+
+
+@lru_cache(maxsize=64)
+def _find_transfer(
+    b_dtype: AnyDType, b_shape: tuple[int, ...], b: bytes, a_dtype: AnyDType, a_shape: tuple[int, ...], a: bytes
+) -> _Transfer:
+    numerator = coefficients("b", np.frombuffer(b, b_dtype).reshape(b_shape))
+    denominator = _denominator(np.frombuffer(a, a_dtype).reshape(a_shape))
+    order = max(len(denominator), len(numerator)) - 1
+    numerator, denominator = numerator / denominator[0], denominator / denominator[0]
+    poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
+    if len(poles) == 1:
+        return _Transfer(numerator, denominator, order, None, None)
+    few_zeros = len(zeros) - len(poles) <= MAX_FURTHER_ZEROS
+    sections = Sections(sections_of(numerator, denominator), order=order) if few_zeros else None
+    return _Transfer(numerator, denominator, order, sections, Sections(sections_of(np.ones(1), denominator)))
+
+
+@lru_cache(maxsize=64)
+def sections_from(shape: tuple[int, ...], table: bytes, size: int | None) -> Sections:
+    """Return the sections of a table; with `size` states each if it is passed."""
+    return Sections([(row[:3], row[3:]) for row in np.frombuffer(table).reshape(shape)], size)
+
+
+def steady_sections(b: AnyArray, a: AnyArray, states: Floats) -> tuple[Sections, Floats] | None:
+    """Return the sections of a filter, and the states of these that stand for states of the filter; None if none do.
+
+    Args:
+        b, a: real coefficients.
+        states: the states of the filter.
+    """
+    sections = _transfer_of(b, a).sections
+    found = None if sections is None else sections.states_from(states)
+    return None if sections is None or found is None else (sections, np.asarray(found))
+
+
 def _sum_of_parts(b: AnyArray, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None) -> Any:
     """Return what `lfilter` does for a complex numerator. The states before the first sample go through one part."""
     if zi is None:
@@ -227,7 +282,7 @@ def _with_complex_poles(b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: Ar
         return filter_from(product, poles, x, axis, None)
     order = max(len(denominator), len(numerator)) - 1
     signal = signal_of(x, axis, zi)
-    start = states_of(zi, signal, order)
+    start = np.asarray(states_of(zi, signal, order), np.float64)
     if signal.is_complex:
         start = start[..., 0] + 1j * start[..., 1]
     # States are what is added to the first samples of the convolution with b, so the factor goes to them as well.
@@ -292,75 +347,119 @@ def _numbers(name: str, array: AnyArray, kinds: str = "biuf") -> AnyArray:
 
 def _through(
     signal: Signal,
-    sections: list[tuple[Floats, Floats]],
-    states: Floats | None,
+    sections: Sections,
+    states: Samples | None,
     steady: bool = False,
-    *,
-    size: int | None = None,
-) -> tuple[Samples, Floats | None]:
-    """Return the signal after all sections, and their last states; None without states.
+    to_caller: StatesMap | None = None,
+) -> tuple[Samples, Samples | None]:
+    """Return the signal after all sections, and their last states in the caller's form; None without states.
 
     Args:
         signal: the signal.
         sections: the sections.
-        states: the states of all sections in SciPy's form, one section's after the other's; None for zeros.
-        steady: True if the states are to be multiplied by the first sample. No last states are computed then.
-        size: the number of states of each section (default: the fewest that are enough).
+        states: the states of all sections before the first sample, in the sections' coordinates: (states, *others).
+            None for zeros.
+        steady: True if the states are to be multiplied by the first sample.
+        to_caller: the map from the last states of the sections to the caller's; None not to compute any.
     """
-    spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
-    signal = signal.on_device(len(spaces) + (states is not None and not steady))
-    sample = signal.first if steady else None
-    ends: list[tuple[Section, Sequence[Samples]]] = []
-    first = 0
-    for space in spaces:
-        start = None
-        if states is not None:
-            start = np.tensordot(space.from_direct, states[first : first + space.size], 1)
-            if sample is not None:
-                start = _scale_states(start, sample)
-            else:
-                ends.append((space, end_states(space, signal, start)))
-            first += space.size
-        signal = signal.with_samples(filter_signal(space, signal, start))
-    if not ends:
-        return signal.samples, None
-    samples: Any = signal.samples
-    found: Any = [last_states for _, last_states in ends]
-    if signal.device is not None and signal.given is None:
+    has_ends = to_caller is not None
+    signal = signal.on_device(len(sections.spaces) + has_ends)
+    dtype, target = signal.samples.dtype, signal.target
+    kinds, numbers = sections.kinds, sections.numbers(dtype)
+    if not isinstance(signal.samples, Array):
+        samples, ends = run_sections(signal.samples, signal.axis, kinds, numbers, states, steady, has_ends, target)
+    elif signal.given is None or to_caller is None:
+        states = None if states is None else states.astype(dtype, copy=False)
+        samples, ends = _run_sections(signal.samples, signal.axis, kinds, numbers, states, steady, has_ends)
+    else:
+        assert states is not None
+        states = states.astype(dtype, copy=False)
+        return _run_with_states(signal.samples, signal.axis, kinds, numbers, states, to_caller.matrix, to_caller.lead)
+    if ends is None or to_caller is None:
+        return samples, None
+    if signal.device is not None:
         # The caller gets both in NumPy, so they are read in one wait.
-        samples, found = read_results(signal.device, (samples, found))
-    elif signal.device is not None:
-        found = read_results(signal.device, found)
-    last = []
-    for (space, _), last_states in zip(ends, found, strict=True):
-        rows = [np.asarray(state, np.float64).reshape(signal.others) for state in last_states]
-        last.append(np.tensordot(space.to_direct, np.stack(rows), 1))
-    return samples, np.concatenate(last)
+        samples, ends = read_results(signal.device, (samples, ends))
+    return samples, to_caller.of_host(np.asarray(ends, np.float64))
 
 
-def _scale_states(states: Floats, sample: Samples) -> Any:
+def run_sections(
+    samples: Samples,
+    axis: int,
+    kinds: Sequence[tuple[int, bool]],
+    numbers: Sequence[Sequence[Number]],
+    states: Samples | None,
+    steady: bool,
+    has_ends: bool,
+    device: Device | str | None = None,
+) -> tuple[Samples, Samples | None]:
+    """Return what `_through` does. On a device it is one program for all filters of the same kinds of sections.
+
+    Args:
+        samples: the samples before the first section.
+        axis: their axis.
+        kinds, numbers: of the sections, as `Sections` has them.
+        states, steady: as in `_through`.
+        has_ends: True to return the last states.
+        device: as in `scan`.
+    """
+    at_first: Any = (*[slice(None)] * axis, 0)
+    sample = samples[at_first] if steady else None
+    others = (*samples.shape[:axis], *samples.shape[axis + 1 :])
+    ends: list[Samples] = []
+    first = 0
+    for (size, near_one), own in zip(kinds, numbers, strict=True):
+        start: Any = None if states is None else [states[first + state] for state in range(size)]
+        if sample is not None:
+            start = _scale_states(start, sample)
+        options: Any = {"axis": axis, "before": _make_sample_map(size, own), "device": device}
+        if start is not None:
+            identity = np.zeros((size, size)) if near_one else np.eye(size)
+            options["initial"] = (*identity.ravel(), *start, *np.zeros(size + 1))
+        operator = OPERATORS[size, near_one]
+        if has_ends:
+            ends += reduce(samples, operator, after=_states, **options)
+        samples = scan(samples, operator, after=_output, **options)
+        first += size
+    return samples, np.stack([as_some_array(state).reshape(others) for state in ends]) if has_ends else None
+
+
+_run_sections = launchable_with("numbers", "states", data=["states"])(run_sections)
+
+
+@launchable_with("numbers", "states", "matrix", data=["states", "matrix"])
+def _run_with_states(
+    samples: Array,
+    axis: int,
+    kinds: Sequence[tuple[int, bool]],
+    numbers: Sequence[Sequence[Number]],
+    states: Any,
+    matrix: Any,
+    lead: tuple[int, ...],
+) -> tuple[Array, Array]:
+    """Return what `_through` does, on the device of the caller's samples.
+
+    Args:
+        samples, axis, kinds, numbers, states: as in `run_sections`.
+        matrix, lead: the map to the caller's states, as `StatesMap` has it.
+    """
+    filtered, ends = run_sections(samples, axis, kinds, numbers, states, steady=False, has_ends=True)
+    assert isinstance(filtered, Array)
+    assert isinstance(ends, Array)
+    whole = multiply(matrix, ends)
+    whole = whole.reshape((*lead, -1, *whole.shape[1:]))
+    axes = list(range(whole.ndim))
+    axes.insert(len(lead) + axis, axes.pop(len(lead)))
+    placed = whole.transpose(axes).astype(samples.dtype, copy=False)
+    return filtered, placed if placed.is_contiguous else placed.copy()
+
+
+def _scale_states(states: Any, sample: Samples) -> Any:
     """Return each state times a sample, where the sample is."""
     if not isinstance(sample, Array):
-        return states.reshape(-1, *[1] * sample.ndim) * sample
-    factors = tuple(map(sample.dtype.type, states))
+        return np.reshape(states, (-1, *[1] * sample.ndim)) * sample
+    factors = tuple([state.number() if isinstance(state, ParameterArray) else state for state in states])
     return map_arrays(lambda x: tuple([x * factor for factor in factors]), sample)
-
-
-def _section_states(matrix: Floats, start: Floats) -> Floats | None:
-    """Return the states of all sections that are equivalent to given states of the whole filter; None if none are."""
-    rows = len(matrix)
-    wanted = np.zeros((max(rows, len(start)), *start.shape[1:]))
-    wanted[: len(start)] = start
-    if wanted[rows:].any():
-        return None
-    scale = np.abs(matrix).max(axis=0)
-    scale[scale == 0] = 1
-    flat = wanted[:rows].reshape(rows, -1)
-    states = np.linalg.lstsq(matrix / scale, flat, rcond=None)[0]
-    error = np.abs(matrix / scale @ states - flat).max(initial=0)
-    if not error <= STATE_TOLERANCE * np.abs(flat).max(initial=0):
-        return None
-    return np.asarray(states / scale[:, np.newaxis]).reshape(-1, *start.shape[1:])
 
 
 def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples:
@@ -368,17 +467,25 @@ def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples
     signal = signal.on_device(2)
     samples, axis = signal.samples, signal.axis
     taps = b.astype(samples.dtype)
-    extra = np.zeros((0, *signal.others)) if start is None else start
-    first = np.moveaxis(np.broadcast_to(extra, (len(extra), *signal.others)), 0, axis).astype(samples.dtype)
-    if isinstance(samples, Array):
-        with samples._context.errors:
-            return Array._of(samples.device, convolve(samples, axis, taps, first))
-    return stages.convolve(samples, axis, taps, first)
+    if start is None:
+        first = np.zeros((*samples.shape[:axis], 0, *samples.shape[axis + 1 :]), samples.dtype)
+    else:
+        first = np.moveaxis(np.broadcast_to(start, (len(start), *signal.others)), 0, axis).astype(samples.dtype)
+    return (
+        _convolve(samples, axis, taps, first)
+        if isinstance(samples, Array)
+        else stages.convolve(samples, axis, taps, first)
+    )
 
 
-def _direct_states(
-    b: AnyArray, a: AnyArray, length: int, axis: int, x: Samples, y: Samples, start: AnyArray
-) -> AnyArray:
+@launchable_with("taps", "first", data=["taps", "first"])
+def _convolve(samples: Array, axis: int, taps: Any, first: Any) -> Array:
+    """Return what `convolve` does. It is one program for all coefficients."""
+    with samples._context.errors:
+        return Array._of(samples.device, convolve(samples, axis, taps, first))
+
+
+def _direct_states(b: AnyArray, a: AnyArray, length: int, axis: int, x: Samples, y: Samples, start: Any) -> AnyArray:
     """Return the states after the last sample, from the last samples of the input and of the output."""
     order = len(start)
     states = np.zeros(start.shape, np.result_type(b, a, start))
@@ -439,62 +546,23 @@ def _parts(element: Fields, size: int) -> tuple[list[Fields], Fields, Fields, An
 OPERATORS = {(size, near_one): _operator(size, near_one) for size in (1, 2) for near_one in (False, True)}
 
 
-def filter_signal(section: Section, signal: Signal, start: Sequence[Samples] | Floats | None) -> Samples:
-    """Return the samples after the section.
+def _make_sample_map(size: int, numbers: Sequence[Number]) -> Callable[[AnyArray], Fields]:
+    """Return the map of one sample, from the sample.
 
     Args:
-        section: the section.
-        signal: the samples before it.
-        start: the states before the first sample, in the section's coordinates: (states, *other axes); None for zeros.
+        size: the number of states.
+        numbers: those of the section, as `Sections.numbers` has them. Other numbers are another call of the same
+            program.
     """
-    filtered: Samples = scan(
-        signal.samples,
-        OPERATORS[section.size, section.near_one],
-        axis=signal.axis,
-        initial=_seed(section, start),
-        before=_make_sample_map(section, signal),
-        after=_output,
-        device=signal.target,
-    )
-    return filtered
-
-
-def end_states(section: Section, signal: Signal, start: Floats) -> Sequence[Samples]:
-    """Return each of the states after the last sample, in the section's coordinates, where the samples are."""
-    states: Sequence[Samples] = reduce(
-        signal.samples,
-        OPERATORS[section.size, section.near_one],
-        axis=signal.axis,
-        initial=_seed(section, start),
-        before=_make_sample_map(section, signal),
-        after=_states,
-        device=signal.target,
-    )
-    return states
-
-
-def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], Fields]:
-    """Return the map of one sample, from the sample."""
-    number = signal.samples.dtype.type
-    m = section.m - np.eye(section.size) if section.near_one else section.m
-    # Tuples, so that filters with other coefficients launch the same program.
-    same, outputs = tuple([number(value) for value in m.ravel()]), tuple([number(value) for value in section.c])
-    inputs = tuple([number(value) for value in (*section.v, section.d)])
+    square = size * size
+    same, outputs, inputs = numbers[:square], numbers[square : square + size], numbers[square + size :]
 
     def load_sample(x: AnyArray) -> Fields:
         *states, direct = (x * value for value in inputs)
-        fixed, ends = ([np.full_like(x, value) for value in numbers] for numbers in (same, outputs))
+        fixed, ends = ([np.full_like(x, value) for value in part] for part in (same, outputs))
         return (*fixed, *states, *ends, direct)
 
     return load_sample
-
-
-def _seed(section: Section, start: Sequence[Samples] | Floats | None) -> Fields | None:
-    """Return the element before the first sample: a map with the result `start`."""
-    if start is None:
-        return None
-    m = np.zeros((section.size, section.size)) if section.near_one else np.eye(section.size)
-    return (*m.ravel(), *start, *np.zeros(section.size + 1))
 
 
 def _states(element: Fields) -> Fields:

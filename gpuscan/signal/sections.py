@@ -5,18 +5,30 @@ All of it is in float64 on a few numbers, once for each call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.launches import launchable_with
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.reduce import reduce
+from gpuscan.array_types import AnyArray, AnyDType
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 # A pole within this distance of 1 makes a filter slow: its decay for each sample is stored as the difference from 1,
 # because float32 holds 0.9999 only to 6e-8, which is 0.06 % of the distance.
 NEAR_ONE = 1 / 64
+# The relative error up to which the states of sections stand for the states of the whole filter.
+STATE_TOLERANCE = 1e-8
+# The greatest condition of the matrix between these states for which no error is looked for.
+_MOST_CONDITION = 1e6
+# States of a filter, the axis of the states first: in NumPy in float64, or on a device.
+States: TypeAlias = Array | AnyArray
 
 
 @dataclass(frozen=True)
@@ -187,3 +199,146 @@ def state_matrix(sections: list[tuple[Floats, Floats]]) -> Floats:
     matrix = np.stack([pad_coefficients(column, length) for column in columns], axis=1)
     # Rows beyond the states are zero, but for the rounding of roots.
     return matrix[: len(columns)]
+
+
+class StatesMap(NamedTuple):
+    """The map from the states of sections to the states that the caller knows, (*lead, states, *others).
+
+    Attributes:
+        matrix: the map, from all states to all states.
+        lead: the axes before that of the states.
+        of_host: maps an array of NumPy, in the order of additions that results in NumPy have.
+    """
+
+    matrix: Floats
+    lead: tuple[int, ...]
+    of_host: Callable[[AnyArray], AnyArray]
+
+
+class Sections:
+    """A chain of sections.
+
+    Args:
+        tables: the coefficients of each section, as `sections_of` returns them.
+        size: the number of states of each section (default: the fewest that are enough).
+        order: the number of states of the whole filter, if these are asked for.
+
+    Attributes:
+        spaces: the sections.
+        kinds: for each section the number of its states, and True if a pole is near 1.
+    """
+
+    def __init__(self, tables: list[tuple[Floats, Floats]], size: int | None = None, order: int = 0) -> None:
+        self._tables, self._order = tables, order
+        self.spaces = [section_of(b, a, size or state_count(b, a)) for b, a in tables]
+        self.kinds = tuple([(space.size, space.near_one) for space in self.spaces])
+        self._numbers: dict[AnyDType, tuple[tuple[Any, ...], ...]] = {}
+
+    def numbers(self, dtype: AnyDType) -> tuple[tuple[Any, ...], ...]:
+        """Return the numbers of each section in a dtype: `m` in rows, `c`, `v` and `d`; ``m - 1`` near 1."""
+        if dtype not in self._numbers:
+            self._numbers[dtype] = tuple([self._numbers_of(space, dtype) for space in self.spaces])
+        return self._numbers[dtype]
+
+    @staticmethod
+    def _numbers_of(space: Section, dtype: AnyDType) -> tuple[Any, ...]:
+        m = space.m - np.eye(space.size) if space.near_one else space.m
+        return tuple([dtype.type(value) for value in (*m.ravel(), *space.c, *space.v, space.d)])
+
+    def from_direct(self, states: States) -> States:
+        """Return states in the coordinates of the sections, from SciPy's form for each section."""
+        if isinstance(states, Array):
+            return multiply(self._joined(lambda space: space.from_direct), states)
+        return self._convert(states, lambda space: space.from_direct)
+
+    @cached_property
+    def to_direct(self) -> StatesMap:
+        """The map from the coordinates of the sections to SciPy's form for each section."""
+        count, size = len(self.spaces), self.spaces[0].size
+
+        def of_host(states: AnyArray) -> AnyArray:
+            return self._directly(states).reshape(count, size, *states.shape[1:])
+
+        return StatesMap(self._joined(lambda space: space.to_direct), (count,), of_host)
+
+    def _directly(self, states: AnyArray) -> AnyArray:
+        return self._convert(states, lambda space: space.to_direct)
+
+    def _convert(self, states: AnyArray, matrix_of: Callable[[Section], Floats]) -> AnyArray:
+        parts, first = [], 0
+        for space in self.spaces:
+            parts.append(np.tensordot(matrix_of(space), states[first : first + space.size], 1))
+            first += space.size
+        return np.concatenate(parts)
+
+    def _joined(self, matrix_of: Callable[[Section], Floats]) -> Floats:
+        """Return one matrix for the states of all sections."""
+        count = sum(space.size for space in self.spaces)
+        whole, first = np.zeros((count, count)), 0
+        for space in self.spaces:
+            part = slice(first, first + space.size)
+            whole[part, part] = matrix_of(space)
+            first += space.size
+        return whole
+
+    # ----- The states of a whole filter
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        return state_matrix(self._tables)
+
+    @cached_property
+    def _from_whole(self) -> Floats | None:
+        """The inverse of `_to_whole`; None if it is not exact enough for all states."""
+        scale = np.abs(self._matrix).max(axis=0)
+        scale[scale == 0] = 1
+        square = self._matrix.shape[0] == self._matrix.shape[1]
+        if not square or not np.linalg.cond(self._matrix / scale) < _MOST_CONDITION:
+            return None
+        inverse: Floats = np.linalg.inv(self._matrix / scale) / scale[:, np.newaxis]
+        return np.asarray(self._joined(lambda space: space.from_direct) @ inverse)
+
+    def states_from(self, whole: States) -> States | None:
+        """Return the states of the sections that stand for states of the whole filter; None if there are none."""
+        if isinstance(whole, Array):
+            if self._from_whole is not None and len(self._from_whole) == whole.shape[0]:
+                return multiply(self._from_whole, whole)
+            whole = np.asarray(whole, np.float64)
+        matrix = self._matrix
+        rows = len(matrix)
+        wanted = np.zeros((max(rows, len(whole)), *whole.shape[1:]))
+        wanted[: len(whole)] = whole
+        if wanted[rows:].any():
+            return None
+        scale = np.abs(matrix).max(axis=0)
+        scale[scale == 0] = 1
+        flat = wanted[:rows].reshape(rows, -1)
+        states = np.linalg.lstsq(matrix / scale, flat, rcond=None)[0]
+        error = np.abs(matrix / scale @ states - flat).max(initial=0)
+        if not error <= STATE_TOLERANCE * np.abs(flat).max(initial=0):
+            return None
+        return self.from_direct(np.asarray(states / scale[:, np.newaxis]).reshape(-1, *whole.shape[1:]))
+
+    @cached_property
+    def to_whole(self) -> StatesMap:
+        """The map from the coordinates of the sections to the states of the whole filter."""
+        order, rows = self._order, len(self._matrix)
+        matrix = np.zeros((max(order, rows), self._matrix.shape[1]))
+        matrix[:rows] = self._matrix @ self._joined(lambda space: space.to_direct)
+
+        def of_host(states: AnyArray) -> AnyArray:
+            whole = np.zeros((max(order, rows), *states.shape[1:]))
+            whole[:rows] = np.tensordot(self._matrix, self._directly(states), 1)
+            return whole[:order]
+
+        return StatesMap(matrix[:order], (), of_host)
+
+
+@launchable_with("matrix", data=["matrix"])
+def multiply(matrix: Any, states: Array) -> Array:
+    """Return the product of a matrix and states on a device, in float64 if the device has it."""
+    dtype = np.dtype(np.float64) if states.device.capabilities.float64 else states.dtype
+    rest = (1,) * (states.ndim - 1)
+    factors = new_array(states.device, matrix.astype(dtype).reshape(*matrix.shape, *rest))
+    products = map_arrays(lambda factor, state: factor * state, factors, states[np.newaxis])
+    return reduce(products, axis=1)

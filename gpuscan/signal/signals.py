@@ -83,12 +83,13 @@ class Signal:
         except DeviceMemoryError:
             return self
 
-    def answer(self, samples: Samples, states: AnyArray | None) -> Samples | tuple[Samples, Samples]:
+    def answer(self, samples: Samples, states: Samples | None) -> Samples | tuple[Samples, Samples]:
         """Return the result in the caller's form: `y`, or ``(y, zf)``.
 
         Args:
             samples: the filtered samples.
-            states: the last states, which have the axis of the states before all others; None without `zi`.
+            states: the last states; None without `zi`. Those of NumPy have the axis of the states before all others,
+                and those on the device where the caller wants it.
         """
         dtype = samples.dtype
         if self.given is None and isinstance(samples, Array):
@@ -99,6 +100,9 @@ class Signal:
             samples = samples._view_as(shape, pair) if isinstance(samples, Array) else _as_pairs(samples, pair)
         if states is None:
             return samples
+        if isinstance(states, Array):
+            pair = np.dtype(np.complex64 if dtype == np.float32 else np.complex128)
+            return samples, states._view_as(states.shape[:-1], pair) if self.is_complex else states
         lead = states.ndim - len(self.others) - 1
         ends = np.ascontiguousarray(np.moveaxis(states, lead, lead + self.axis).astype(dtype))
         if self.is_complex:
@@ -148,13 +152,16 @@ def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
     return Signal(x, axis, device, given, is_complex)
 
 
-def states_of(zi: object, signal: Signal, order: int, sections: int | None = None) -> AnyArray:
-    """Return the caller's states in float64, with the axis of states first, or second after the axis of sections.
+def states_of(zi: object, signal: Signal, order: int, sections: int | None = None) -> Samples:
+    """Return the caller's states with the axis of states first, or second after the axis of sections.
+
+    Those of NumPy are in float64. Those on the device of the signal stay there.
 
     Raises:
         ValueError: the shape does not fit.
     """
-    given = zi.numpy() if isinstance(zi, Array) else as_array(zi)
+    stays = isinstance(zi, Array) and zi.device is signal.given and zi.size and zi.dtype.kind == "f"
+    given: Any = zi if stays and not signal.is_complex else zi.numpy() if isinstance(zi, Array) else as_array(zi)
     if signal.is_complex:
         given = np.ascontiguousarray(given, np.complex128)[..., None].view(np.float64)
     lead = () if sections is None else (sections,)
@@ -170,6 +177,10 @@ def states_of(zi: object, signal: Signal, order: int, sections: int | None = Non
         raise ValueError(
             f"zi of shape {own_shape} was passed for a filter with states of shape {shown}; pass an array of that shape"
         )
+    if isinstance(given, Array):
+        axes = list(range(given.ndim))
+        axes.insert(len(lead), axes.pop(len(lead) + signal.axis))
+        return given.transpose(axes)
     whole = np.broadcast_to(given, full).astype(np.float64)
     return np.moveaxis(whole, len(lead) + signal.axis, len(lead))
 

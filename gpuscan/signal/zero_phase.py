@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
-from gpuscan.problem.arguments import as_integer
-from gpuscan.signal.filters import coefficients, filter_by_sections, filter_from, section_table
-from gpuscan.signal.sections import Floats
-from gpuscan.signal.signals import Samples, signal_of
+from gpuscan.problem.arguments import as_array, as_integer
+from gpuscan.signal.filters import (
+    coefficients,
+    filter_by_sections,
+    filter_from,
+    run_sections,
+    section_table,
+    sections_from,
+    steady_sections,
+)
+from gpuscan.signal.sections import Floats, Sections
+from gpuscan.signal.signals import Number, Samples, signal_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -94,14 +103,16 @@ def filtfilt(
         )
     if method != "pad":
         raise ValueError(f'method={abbreviate(method)} was passed; pass "pad"')
-    kinds = "biufc" if np.iscomplexobj(b) or np.iscomplexobj(a) else "biuf"
-    numerator, denominator = coefficients("b", b, kinds), coefficients("a", a, kinds)
+    given = as_array(b), as_array(a)
+    kinds = "biufc" if "c" in (given[0].dtype.kind, given[1].dtype.kind) else "biuf"
+    numerator, denominator = coefficients("b", given[0], kinds), coefficients("a", given[1], kinds)
     taps = max(len(numerator), len(denominator))
-    states = _steady_states(numerator, denominator)
+    states, sections = _steady_filter(kinds, numerator.tobytes(), denominator.tobytes())
 
     return _both_ways(
-        lambda samples, axis: filter_from(b, a, samples, axis, states, steady=True),
-        np.iscomplexobj(states),
+        lambda samples, axis: filter_from(*given, samples, axis, states, steady=True),
+        sections,
+        states.dtype.kind == "c",
         x,
         axis,
         padtype,
@@ -146,15 +157,10 @@ def sosfiltfilt(
     """
     table = section_table(sos)
     taps = 2 * len(table) + 1 - min((table[:, 2] == 0).sum(), (table[:, 5] == 0).sum())
-    states, gain = [], 1.0
-    for row in table:
-        states.append(gain * _steady_states(row[:3], row[3:]))
-        # The steady state of a section is that for the gain of those before it.
-        gain *= row[:3].sum() / row[3:].sum()
-
-    whole = np.array(states)
+    whole, sections = _steady_sections(table.shape, table.tobytes())
     return _both_ways(
         lambda samples, axis: filter_by_sections(table, samples, axis, whole, steady=True),
+        sections,
         False,
         x,
         axis,
@@ -164,8 +170,36 @@ def sosfiltfilt(
     )
 
 
+# Sections, and their states, in their coordinates.
+_Started: TypeAlias = tuple[Sections, Floats]
+
+
+@lru_cache(maxsize=64)
+def _steady_filter(kinds: str, b: bytes, a: bytes) -> tuple[AnyArray, _Started | None]:
+    """Return the steady states of a filter, and its sections with these states; None for a filter without sections."""
+    dtype = np.complex128 if "c" in kinds else np.float64
+    numerator, denominator = np.frombuffer(b, dtype), np.frombuffer(a, dtype)
+    states = _steady_states(numerator, denominator)
+    return states, None if "c" in kinds else steady_sections(numerator, denominator, states)
+
+
+@lru_cache(maxsize=64)
+def _steady_sections(shape: tuple[int, ...], content: bytes) -> tuple[Floats, _Started]:
+    """Return the steady states of sections, (sections, 2), and the sections with these states."""
+    states, gain = [], 1.0
+    table = np.frombuffer(content).reshape(shape)
+    for row in table:
+        states.append(gain * _steady_states(row[:3], row[3:]))
+        # The steady state of a section is that for the gain of those before it.
+        gain *= row[:3].sum() / row[3:].sum()
+    sections = sections_from(shape, content, 2)
+    whole = np.array(states)
+    return whole, (sections, np.asarray(sections.from_direct(whole.reshape(-1))))
+
+
 def _both_ways(
     run: Callable[[Samples, int], Samples],
+    started: _Started | None,
     is_complex: bool,
     x: object,
     axis: int,
@@ -177,6 +211,7 @@ def _both_ways(
 
     Args:
         run: filters samples along an axis, from the steady state for the first one.
+        started: the sections of the filter in the steady state; None if it has none.
         is_complex: True if the filter has complex coefficients.
         x, axis, padtype, padlen: as in `filtfilt`.
         taps: a third of the default of `padlen`.
@@ -190,12 +225,46 @@ def _both_ways(
         # The passes of complex coefficients may need a dtype that no device has.
         samples = (signal if is_complex else signal.on_device(2)).samples
     axis = signal.axis
+    if started is not None and isinstance(samples, Array) and not signal.is_complex:
+        sections, states = started
+        dtype = samples.dtype
+        both = _run_both_ways(
+            samples, axis, padtype, edge, sections.kinds, sections.numbers(dtype), states.astype(dtype)
+        )
+        return both if signal.given is not None else both.numpy()
     once = run(_extend_samples(samples, axis, padtype, edge), axis)
     twice = run(once[_along(axis, slice(None, None, -1))], axis)
     inner = twice[_along(axis, slice(None, None, -1))][_along(axis, slice(edge, edge + length))]
     if isinstance(inner, Array):
         return inner.copy() if signal.given is not None else inner.numpy()
     return np.ascontiguousarray(inner)
+
+
+@launchable_with("numbers", "states")
+def _run_both_ways(
+    samples: Array,
+    axis: int,
+    padtype: str | None,
+    edge: int,
+    kinds: Sequence[tuple[int, bool]],
+    numbers: Sequence[Sequence[Number]],
+    states: Any,
+) -> Array:
+    """Return what `_both_ways` does for samples on a device. It is one program for all filters of these kinds.
+
+    Args:
+        samples: the samples.
+        axis: their axis.
+        padtype, edge: how many samples are added at each end, and which.
+        kinds, numbers, states: of the sections, as `run_sections` takes them.
+    """
+    length = samples.shape[axis]
+    filtered: Any = _extend_samples(samples, axis, padtype, edge)
+    for _ in range(2):
+        filtered, _ = run_sections(filtered, axis, kinds, numbers, states, steady=True, has_ends=False)
+        filtered = filtered[_along(axis, slice(None, None, -1))]
+    inner: Array = filtered[_along(axis, slice(edge, edge + length))]
+    return inner.copy()
 
 
 def _along(axis: int, part: slice) -> tuple[slice, ...]:

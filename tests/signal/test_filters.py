@@ -317,3 +317,43 @@ def test_new_coefficients_launch_a_program(device: gs.Device, name: str, monkeyp
     assert max(calls) <= 2 * FIRST + EACH_STAGE * stages, calls
     found, wanted = signal.lfilter(b * 2.2, a, x), signal.lfilter(b * 2.2, a, X[0, :, 0], 0)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+SOS = scipy.signal.butter(4, 0.15, output="sos")
+# Calls of a signal on a device, of states there, and of a number that may change.
+CALLS: dict[str, Any] = {
+    "lfilter": lambda x, zi, k: signal.lfilter([0.2 * k, 0.3], [1, -0.5], x),
+    "several sections": lambda x, zi, k: signal.lfilter(*FILTERS["highpass"], x),
+    "no poles": lambda x, zi, k: signal.lfilter([0.2 * k, 0.3, 0.5], [1.0], x),
+    "states": lambda x, zi, k: signal.lfilter([0.2 * k, 0.3, 0.1], [1, -0.5, 0.2], x, zi=np.array([0.5 * k, 1])),
+    "states on the device": lambda x, zi, k: signal.lfilter([0.2, 0.3, 0.1], [1, -0.5, 0.2], x, zi=zi),
+    "sosfilt": lambda x, zi, k: signal.sosfilt(SOS, x),
+    "sections with states": lambda x, zi, k: signal.sosfilt(SOS, x, zi=np.full((2, 2), 0.5 * k)),
+    "filtfilt": lambda x, zi, k: signal.filtfilt([0.2 * k, 0.3], [1, -0.5], x),
+    "sosfiltfilt": lambda x, zi, k: signal.sosfiltfilt(SOS, x),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_repeated_filter(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a filter with other numbers and states is one program, waits for nothing, and is right."""
+    call = CALLS[kind]
+    x = [device.asarray(X[row, :, 1]) for row in range(3)]
+    zi = [device.asarray(np.array([0.3, row], np.float32)) for row in range(3)]
+    for row in range(3):
+        call(x[row], zi[row], 1 + row)
+    device.synchronize()
+    known = count_programs(device)
+    with monkeypatch.context() as patched:
+        waits = count_waits(device, patched)
+        found = call(x[1], zi[1], 1.5)
+        assert not waits
+    assert count_programs(device) == known
+    wanted = call(X[1, :, 1], np.array([0.3, 1]), 1.5)
+    for got, right in zip(*((y if isinstance(y, tuple) else (y,)) for y in (found, wanted)), strict=True):
+        close(got, right, 1e-5)
+    with device.profile() as profile:
+        call(x[0], zi[0], 1.5)
+    stages = len(profile.spans)
+    calls = min(Counted().of(partial(call, x[0], zi[0], 1.5)) for _ in range(3))
+    assert calls <= FIRST + EACH_STAGE * stages, (calls, stages)
