@@ -681,12 +681,12 @@ _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, 
 _with_counts = launchable(apply_function, counts=_OPERANDS)
 # How functions of numbers, arrays and positions are launched. What waits for the device, or needs none, is no program.
 _LAUNCHES: dict[object, Callable[..., object]] = {
-    **dict.fromkeys((np.quantile, np.histogram), _with_floats),
+    np.histogram: _with_floats,
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.copyto, np.full_like), _with_integers),
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
     **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose), apply_function),
-    **dict.fromkeys((np.shape, np.ndim, np.size), apply_function),
+    **dict.fromkeys((np.shape, np.ndim, np.size, np.quantile), apply_function),
     **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat), _with_counts),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args, overload
 
@@ -25,8 +26,6 @@ from gpuscan.engine.compaction import partition_on_device
 from gpuscan.engine.counting import select
 from gpuscan.engine.element_copy import contiguous, transpose_elements
 from gpuscan.engine.sorting import sort_device, sort_selected
-from gpuscan.operators.parameter_array import ParameterArray, arrays_hold, as_parameter_array, combine_arrays
-from gpuscan.operators.parameters import reveal
 from gpuscan.planning.counting_plan import plan_select
 from gpuscan.problem.arguments import (
     as_array,
@@ -274,7 +273,6 @@ def quantile(
 def quantile(
     x: ArrayLike, q: ArrayLike, /, *, axis: Axes = ..., method: QuantileMethod = ..., **options: Unpack[QuantileOptions]
 ) -> Any: ...
-@launchable_with("q")
 def quantile(
     x: object,
     q: Any,
@@ -321,9 +319,8 @@ def quantile(
     keepdims = as_flag("keepdims", keepdims)
     check_choice("method", method, _METHODS)
     array = as_some_array(x)
-    unknown = as_parameter_array(q)
-    wanted: Any = as_array(reveal(q)) if unknown is None else unknown
-    if wanted.dtype.kind not in "fiu" or (wanted.size and not arrays_hold(_are_probabilities, wanted)):
+    wanted = as_array(q)
+    if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
     if array.dtype.kind == "b" or scalar_of(array.dtype).kind in ("bool", "complex"):
         raise TypeError(
@@ -335,29 +332,26 @@ def quantile(
         points = wanted if wanted.ndim else q
         result = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
         return _with_nan_of_rows(array, result, axis, keepdims)
-    rows, kept_shape = _rows_along(array, axis)
-    if not rows.shape[-1]:
+    axes = _axes_along(array, axis)
+    length = prod([array.shape[i] for i in axes])
+    if not length:
         raise IndexError(
             f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements. Pass an array "
             "with elements, or another axis"
         )
-    weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic, ParameterArray))
+    weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic))
     # As in NumPy, the first and the last element need no interpolation if integers ask for them.
     whole = wanted.dtype.kind in "iu"
     chosen = "lower" if method == "linear" and whole else method
-    length = reveal(rows.shape[-1])
-
-    def find(q: AnyArray) -> list[AnyArray]:
-        before, after, weight = _neighbour_indices(_as_floats(q).reshape(-1), length, chosen)
-        return [np.concatenate([before, after, [length - 1]]), np.asarray(weight)]
-
-    indices, weights = combine_arrays(find, [wanted])
-    count = indices.size // 2
-    alone = isinstance(indices, np.ndarray) and bool((indices[:count] == indices[count:-1]).all())
-    result = _interpolate(call_device, rows, indices, 0 if chosen in _DISCRETE else weights, weak, alone=alone)
-    shape = (*wanted.shape, *(kept_shape if keepdims else rows.shape[:-1]))
-    result = result.reshape(shape)
-    return result if isinstance(result, Array) or result.shape else result[()]
+    # The indices depend on the length, so they are parameters of a program for all lengths.
+    indices, weight = _taken_indices(wanted.dtype, wanted.tobytes(), length, chosen)
+    if isinstance(array, Array):
+        return _quantiles_on_device(array, indices, weight, weak, axes, keepdims, wanted.shape)
+    rows, kept_shape = _rows_along(array, axes)
+    alone = bool((indices[: indices.size // 2] == indices[indices.size // 2 : -1]).all())
+    result = _interpolate(call_device, rows, indices, weight, weak, alone=alone)
+    result = result.reshape((*wanted.shape, *(kept_shape if keepdims else rows.shape[:-1])))
+    return result if result.shape else result[()]
 
 
 @overload
@@ -400,7 +394,7 @@ def median(
             "their real parts or their absolute values"
         )
     call_device = find_first_device((array,), device)
-    rows, kept_shape = _rows_along(array, axis)
+    rows, kept_shape = _rows_along(array, _axes_along(array, axis))
     length = rows.shape[-1]
     if call_device is None or (not length and not isinstance(array, Array)):
         result = np.median(array, axis=axis, keepdims=keepdims)
@@ -426,27 +420,40 @@ def _with_nan_of_rows(array: Any, result: Any, axis: object, keepdims: bool) -> 
     return np.where(holds_nan, result.dtype.type(np.nan), result)[()]
 
 
-def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, ...]]:
-    """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
+def _axes_along(array: SomeArray, axis: object) -> tuple[int, ...]:
+    """Return the numbers of the axes that an argument names; of all axes for None."""
     if axis is None:
-        return array.reshape(-1), (1,) * array.ndim
+        return tuple(range(array.ndim))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    chosen = [resolve_axis(number, array.shape) for number in tuple_of_integers("axis", axes)]
+    chosen = tuple([resolve_axis(number, array.shape) for number in tuple_of_integers("axis", axes)])
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"axis={axis} was passed, which names an axis twice; pass each axis once")
+    return chosen
+
+
+def _rows_along(array: SomeArray, chosen: tuple[int, ...]) -> tuple[SomeArray, tuple[int, ...]]:
+    """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
+    if len(chosen) == array.ndim and chosen == tuple(range(array.ndim)):
+        return array.reshape(-1), (1,) * array.ndim
     rest = [i for i in range(array.ndim) if i not in chosen]
-    moved = array.transpose(tuple(rest + chosen))
+    moved = array.transpose((*rest, *chosen))
     shape = tuple(array.shape[i] for i in rest)
     rows = moved.reshape((*shape, prod(array.shape[i] for i in chosen)))
     return rows, tuple(1 if i in chosen else n for i, n in enumerate(array.shape))
 
 
-def _are_probabilities(q: AnyArray) -> bool:
-    return bool(q.min() >= 0 and q.max() <= 1)
+@lru_cache(maxsize=256)
+def _taken_indices(dtype: AnyDType, content: bytes, n: int, method: str) -> tuple[AnyArray, Any]:
+    """Return the indices and weights of quantiles, as `_interpolate` takes them.
 
-
-def _as_floats(q: AnyArray) -> AnyArray:
-    return q if q.dtype.kind == "f" else q.astype(np.float64)
+    Args:
+        dtype, content: the quantiles.
+        n: the number of elements.
+        method: how to find them.
+    """
+    q = np.frombuffer(content, dtype)
+    before, after, weight = _neighbour_indices(q if dtype.kind == "f" else q.astype(np.float64), n, method)
+    return np.concatenate([before, after, [n - 1]]).astype(np.uint32), weight
 
 
 def _neighbour_indices(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
@@ -491,7 +498,7 @@ def _neighbour_indices(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyA
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(device: Device, rows: SomeArray, indices: Any, weight: Any, weak: bool, *, alone: bool) -> Any:
+def _interpolate(device: OpenedDevice, rows: SomeArray, indices: Any, weight: Any, weak: bool, *, alone: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
@@ -524,6 +531,30 @@ def _interpolate(device: Device, rows: SomeArray, indices: Any, weight: Any, wea
         weights = weight.astype(wide).reshape(count, *[1] * (first.ndim - 1))
         result = map_arrays(_between, first, second, last, new_array(device, weights))
     return result.astype(dtype, copy=False)
+
+
+@launchable_with("indices", "weight", data=["indices", "weight"])
+def _quantiles_on_device(
+    array: Array,
+    indices: Any,
+    weight: Any,
+    weak: bool,
+    axes: tuple[int, ...],
+    keepdims: bool,
+    lead: tuple[int, ...],
+) -> Array:
+    """Return the quantiles of an array on a device along some axes. It is one program for all quantiles and lengths.
+
+    Args:
+        array: the array.
+        indices, weight, weak: as in `_interpolate`.
+        axes: the axes.
+        keepdims: as in `quantile`.
+        lead: the shape of the quantiles.
+    """
+    rows, kept_shape = _rows_along(array, axes)
+    result: Array = _interpolate(array.device, rows, indices, weight, weak, alone=False)
+    return result.reshape((*lead, *(kept_shape if keepdims else rows.shape[:-1])))
 
 
 @takes_numpy("rows")
@@ -566,7 +597,7 @@ def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArra
         return _with_nan(result, last)
 
 
-def _float_dtype(device: Device, dtype: AnyDType) -> AnyDType:
+def _float_dtype(device: OpenedDevice, dtype: AnyDType) -> AnyDType:
     """Return the dtype of numbers between elements of a dtype, on a device."""
     if scalar_of(dtype).kind == "float":
         return dtype
