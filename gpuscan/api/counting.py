@@ -129,9 +129,9 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     if not labels.size:
         count_dtype = np.dtype(np.uint32) if given is None else _sum_dtype(given.dtype)
         return new_array(call_device, np.zeros(least, count_dtype))
-    counts = _count_labels(call_device, numbers, least)
+    counts: Any = _count_labels(call_device, numbers, least, in_numpy=not on_device)
     if given is None:
-        return counts if on_device else counts.numpy().astype(np.int64)
+        return counts
     values = call_device.asarray(given)
     summed = values.astype(_sum_dtype(values.dtype), copy=False)
     return reduce(summed, "add", axis=0, groups=numbers, num_groups=counts.size)
@@ -148,8 +148,8 @@ def _negative(least: int) -> ValueError:
     return ValueError(f"the label {least} was to be counted, but labels are 0 or more. Subtract the least label first")
 
 
-def _count_labels(device: Device, labels: Array, least: int) -> Array:
-    """Return the counts of labels, one or more of them; this waits for the largest."""
+def _count_labels(device: Device, labels: Array, least: int, *, in_numpy: bool) -> SomeArray:
+    """Return the counts of labels, one or more of them, on the device or in NumPy; this waits for the largest."""
     context, counted = device._context, device._executor.label_counts
     # An array in the same memory may have as many labels again.
     key = id(labels.buffer), labels.offset, labels.dtype.str, labels.size
@@ -159,14 +159,17 @@ def _count_labels(device: Device, labels: Array, least: int) -> Array:
         bins = 1 << (bins - 1).bit_length()
     while True:
         counts, extremes = _count_up_to(labels, bins)
-        (content,) = context.read_and_check((extremes.buffer, extremes.offset, extremes.nbytes))
+        read = [
+            (array.buffer, array.offset, array.nbytes) for array in ((extremes, counts) if in_numpy else (extremes,))
+        ]
+        content, *host_counts = context.read_and_check(*read)
         largest, below = content.view(np.uint32).tolist()
         if below:
             raise _negative(int(reduce(labels, "minimum")))
         length = max(largest + 1, least)
         if length <= bins:
             counted.keep(key, largest + 1)
-            return counts[:length]
+            return host_counts[0].view(np.uint32)[:length].astype(np.int64) if in_numpy else counts[:length]
         if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
             raise DeviceMemoryError(
                 f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "

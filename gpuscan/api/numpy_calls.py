@@ -11,6 +11,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from math import prod
+from operator import attrgetter
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -43,6 +44,8 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str})
 _MAPS = {"before", "after"}
 # The result of a call that has raised an error.
 _FAILED = object()
+# `map` with it makes no Python calls.
+_nbytes_of = attrgetter("nbytes")
 
 
 def takes_numpy(
@@ -104,7 +107,9 @@ def takes_numpy(
                 try:
                     uploads = _upload(device, arrays)
                     for name in moved:
-                        given[name] = replace_leaves(given[name], _is_uploaded, uploads)
+                        value = given[name]
+                        whole = type(value) is np.ndarray
+                        given[name] = next(uploads) if whole else replace_leaves(value, _is_uploaded, uploads)
                     values = list(given.values())
                     result = function(*values[:count], **dict(list(given.items())[count:]))
                     called = True
@@ -119,7 +124,7 @@ def takes_numpy(
                     # The call at the end raises the error again, or computes the result in another way.
                     result = _FAILED
             if result is not _FAILED:
-                report_progress(sum([array.nbytes for array in arrays]))
+                report_progress(sum(map(_nbytes_of, arrays)))
                 if records is not None:
                     result = _as_records(result, records)
                 if out is None:
@@ -272,7 +277,7 @@ def _are_small(arrays: list[AnyArray], device: Device) -> bool:
 
 def read_results(device: Device, result: object, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
-    leaves = _leaves_of(result, [])
+    leaves = [result] if isinstance(result, DeviceArray) else _leaves_of(result, [])
     # For each array, the ranges to read: the buffer, the first byte and the number of bytes. A view or a long array has
     # none, and is read by itself.
     ranges: list[tuple[Any, ...]] = []
@@ -296,7 +301,7 @@ def read_results(device: Device, result: object, indices: tuple[int, ...] = ()) 
             array = array.astype(np.int64)
         # As NumPy does, return a number instead of an array of shape ().
         arrays.append(array if array.shape else array[()])
-    return replace_leaves(result, is_array, iter(arrays))
+    return arrays[0] if isinstance(result, DeviceArray) else replace_leaves(result, is_array, iter(arrays))
 
 
 def _fields_of(records: AnyArray) -> object:

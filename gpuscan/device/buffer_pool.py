@@ -167,7 +167,8 @@ class BufferPool:
         """Return a buffer for each pair of usage and `size_of`, as `take` does; all of them or none."""
         buffers: list[wgpu.GPUBuffer] = []
         with self._lock:
-            self._collect()
+            if self.dropped or self.forgotten:
+                self._collect()
             try:
                 for usage_and_size in usages_and_sizes:
                     buffers.append(self._take(usage_and_size))

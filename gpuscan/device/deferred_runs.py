@@ -118,7 +118,8 @@ class DeferringQueue(ABC):
             commands: the commands, over buffers of the pool.
             nbytes: the bytes that the run reads, by which its time is estimated.
         """
-        self.check_alive()
+        if getattr(self._device, "_poller", self) is None:
+            self.check_alive()
         self._deferred += commands
         self._deferred_runs += 1
         self._deferred_bytes += nbytes

@@ -350,7 +350,8 @@ class NativeMapping:
         ended = self._library.ended
         if self._number not in ended:
             with defer_interrupts():
-                for _ in self._queue.spins():
+                # Where no time is spent on it, the wait below is enough.
+                for _ in self._queue.spins() if self._queue.spin_seconds else ():
                     if self._number in ended:
                         break
                 library, index = self._library, self._library.ffi.NULL
@@ -398,7 +399,7 @@ class NativeQueue(DeferringQueue):
         self._internal = wgpu_device.queue._internal
         # A software adapter computes on the cores that would spin.
         on_cpu = wgpu_device.adapter_info["adapter_type"] == "CPU"
-        self._spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
+        self.spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
 
     def encoder(self) -> NativeEncoder:
         """Return a new command encoder."""
@@ -527,7 +528,7 @@ class NativeQueue(DeferringQueue):
         A thread that waits is put to sleep, and to wake it takes longer than a short scan. A buffer that no submission
         uses any more is mapped by the first poll, while later submissions are at work.
         """
-        until = time.perf_counter() + self._spin_seconds
+        until = time.perf_counter() + self.spin_seconds
         while True:
             yield self.poll(0, self.library.ffi.NULL)
             if time.perf_counter() >= until:

@@ -136,26 +136,28 @@ class Profile:
 
 
 class Profiles:
-    """The profiles that are open on a device. They may nest and overlap. Each of them gets every span."""
+    """The profiles that are open on a device. They may nest and overlap. Each of them gets every span.
+
+    Attributes:
+        active: True if a profile is open.
+    """
 
     def __init__(self, device: ContextLike) -> None:
         self._device = device
         self._open: list[Profile] = []
-
-    @property
-    def active(self) -> bool:
-        """True if a profile is open."""
-        return bool(self._open)
+        self.active = False
 
     def open(self) -> Profile:
         """Open a new profile and return it."""
         profile = Profile()
         self._open.append(profile)
+        self.active = True
         return profile
 
     def close(self, profile: Profile) -> None:
         """Give the profile no more spans."""
         self._open.remove(profile)
+        self.active = bool(self._open)
 
     def batch(self, stages: Sequence[Dispatch]) -> Batch:
         """Return a batch for stages that are being recorded, and add it to every open profile."""

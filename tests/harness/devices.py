@@ -279,6 +279,6 @@ def spin(device: gs.Device, monkeypatch: pytest.MonkeyPatch, seconds: float) -> 
     opened = queue_of(device)
     if not isinstance(opened, NativeQueue):
         pytest.skip("the queue does not poll by itself")
-    monkeypatch.setattr(opened, "_spin_seconds", seconds)
+    monkeypatch.setattr(opened, "spin_seconds", seconds)
     library = opened.library
     return lambda: bool(library.lib.wgpuDevicePoll(device.wgpu_device._internal, 0, library.ffi.NULL) & 0xFF)
