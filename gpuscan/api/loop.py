@@ -213,8 +213,7 @@ def loop(
             'Pass method="auto", or leave reproducible out'
         )
     if method == "newton":
-        arguments = loop_arguments(f, init, xs, axis=axis, device=device)
-        carry, ys, iterations = run_newton(arguments, reverse, tolerance, max_iterations)
+        carry, ys, iterations = run_newton(f, init, xs, axis, reverse, device, tolerance, max_iterations)
         return LoopResult(carry, ys, None, iterations)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": method, "device": device, "fixed": fixed}
     carry, ys, doubtful = _launch_loop(f, init, xs, **options)
@@ -405,10 +404,8 @@ def _run_on_numpy(
 # ----- Newton's method
 
 
-def run_newton(
-    arguments: LoopArguments, reverse: bool, tolerance: float | None, max_iterations: int
-) -> tuple[object, object, int]:
-    """Return the last carry, the outputs, and the number of iterations.
+class _Newton:
+    """Newton's method for one loop.
 
     An iteration computes new carries h' from the carries h of the iteration before it, by the scan
     ``h'[t] = f(h[t-1], x[t]) + A[t] (h'[t-1] - h[t-1])``. A is the derivative of f. After an iteration that did not
@@ -416,68 +413,125 @@ def run_newton(
     more carry right.
 
     Raises:
-        LoopError: the residual did not fall below the tolerance.
-        OperatorError: the carry has numbers that are no floats, or an operation has no derivative.
+        OperatorError: an operation has no derivative.
     """
-    step, device = arguments.step, arguments.device
-    if any(node.scalar.kind != "float" for node in step.states):
-        raise OperatorError(
-            f"Newton's method was asked for {step.name}, but its carry has numbers without a derivative; keep floats "
-            f"only, "
-            'or pass method="sequential"'
-        )
-    linearised = linearise(step)
-    epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
-    limit = _ROUNDINGS * epsilon if tolerance is None else tolerance
-    run = LoopRun(arguments, Derivation(step, (), ()), reverse)
-    run.new_of = {}
-    graph, calculus = step.graph, linearised.calculus
-    # A number that scales the matrices, as an input of a field of its own.
-    damping = graph.input(3, 0, 0, linearised.scalar)
-    rows = [[calculus.times(entry, damping) for entry in row] for row in linearised.jacobian()]
-    olds = [graph.cast(node, linearised.scalar) for node in step.states]
-    shift: list[Node] = []
-    for row, result in zip(rows, step.results, strict=True):
-        total = graph.cast(result, linearised.scalar)
-        for entry, old in zip(row, olds, strict=True):
-            product = calculus.times(entry, old)
-            if not product.equals(0):
-                total = calculus.call("subtract", total, product)
-        shift.append(total)
-    stage = linearised.affine_stage(rows, shift)
-    targets = [graph.input(4, 0, index, node.scalar) for index, node in enumerate(step.states)]
-    fields = [run.field_of(index) for index in range(len(step.states))]
-    error = _residual(run, targets, linearised.scalar)
-    for index in range(len(step.states)):
-        zeros = run.move_to_device(np.zeros(arguments.shape, fields[index].scalar.dtype))
-        run.set_old(index, zeros)
-        if 0 in arguments.shape:
-            run.node_arrays[step.results[index].index] = NodeArray(zeros, fields[index], 0)
-    if 0 in arguments.shape:
-        carry, ys = run.finish()
-        return carry, ys, 0
-    best, factor = np.inf, 1.0
-    for iteration in range(1, max_iterations + 1):
-        run.node_arrays[damping.index] = NodeArray(
-            run.move_to_device(np.full(arguments.shape, factor, linearised.scalar.dtype)),
-            replace(fields[0], scalar=linearised.scalar),
-            0,
-        )
-        problem = run.problem(stage, [[node] for node in targets], fields, targets)
-        arrays = execute(problem, device, "auto", None)
+
+    def __init__(self, arguments: LoopArguments, reverse: bool) -> None:
+        self._arguments = arguments
+        step = arguments.step
+        linearised = linearise(step)
+        run = self._run = LoopRun(arguments, Derivation(step, (), ()), reverse)
+        run.new_of = {}
+        graph, calculus = step.graph, linearised.calculus
+        # A number that scales the matrices, as an input of a field of its own.
+        self._damping = graph.input(3, 0, 0, linearised.scalar)
+        rows = [[calculus.times(entry, self._damping) for entry in row] for row in linearised.jacobian()]
+        olds = [graph.cast(node, linearised.scalar) for node in step.states]
+        shift: list[Node] = []
+        for row, result in zip(rows, step.results, strict=True):
+            total = graph.cast(result, linearised.scalar)
+            for entry, old in zip(row, olds, strict=True):
+                product = calculus.times(entry, old)
+                if not product.equals(0):
+                    total = calculus.call("subtract", total, product)
+            shift.append(total)
+        self._stage = linearised.affine_stage(rows, shift)
+        self._targets = [graph.input(4, 0, index, node.scalar) for index, node in enumerate(step.states)]
+        self._fields = [run.field_of(index) for index in range(len(step.states))]
+        self._own_field = replace(self._fields[0], scalar=linearised.scalar)
+        self._error = _residual(run, self._targets, linearised.scalar)
+
+    def iterate(self, carries: Sequence[SomeArray], damping: SomeArray) -> tuple[list[SomeArray], SomeArray]:
+        """Return the carries after one more iteration, and their greatest distance from what the step gives."""
+        run, targets = self._run, self._targets
+        for index, array in enumerate(carries):
+            run.set_old(index, array)
+        factors: Any = np.broadcast_to(damping, self._arguments.shape)
+        factors = factors.astype(self._own_field.scalar.dtype)
+        run.node_arrays[self._damping.index] = NodeArray(factors, self._own_field, 0)
+        problem = run.problem(self._stage, [[node] for node in targets], self._fields, targets)
+        arrays = execute(problem, self._arguments.device, "auto", None)
         # Infinities and NaN become 0 for the next iteration to begin with.
         arrays = [run.elementwise(_finite(array.dtype), [array])[0] for array in arrays]
         for index, array in enumerate(arrays):
             run.set_old(index, array)
-            run.node_arrays[targets[index].index] = NodeArray(array, fields[index], 0)
-        (residuals,) = run.map_nodes([[error]], [replace(fields[0], scalar=linearised.scalar)])
-        residual = float(np.asarray(reduce(residuals, "maximum", device=device or "numpy")))
-        if residual <= limit:
-            for index, array in enumerate(arrays):
+            run.node_arrays[targets[index].index] = NodeArray(array, self._fields[index], 0)
+        (residuals,) = run.map_nodes([[self._error]], [self._own_field])
+        residual: Any = reduce(residuals, "maximum", device=self._arguments.device or "numpy")
+        return list(arrays), residual
+
+    def finish(self, carries: Sequence[SomeArray]) -> tuple[object, object]:
+        """Return the last carry and the outputs, from the carries after each step."""
+        run = self._run
+        for index, array in enumerate(carries):
+            run.set_old(index, array)
+            if 0 not in self._arguments.shape:
                 run.keep_last(index, array)
-                run.node_arrays[step.results[index].index] = NodeArray(array, fields[index], 0)
-            carry, ys = run.finish()
-            return carry, ys, iteration
+            run.node_arrays[run.step.results[index].index] = NodeArray(array, self._fields[index], 0)
+        return run.finish()
+
+
+@launchable_with("init", data=["xs"])
+def _iterate(
+    f: Callable[..., object], init: object, xs: object, carries: Any, damping: Any, *,
+    axis: int, reverse: bool, device: Device | str | int | None,
+) -> tuple[list[SomeArray], SomeArray]:  # fmt: skip
+    """Return what `_Newton.iterate` does. On a device it is a program."""
+    return _Newton(loop_arguments(f, init, xs, axis=axis, device=device), reverse).iterate(carries, damping)
+
+
+@launchable_with("init", data=["xs"])
+def _finish(
+    f: Callable[..., object], init: object, xs: object, carries: Any, *,
+    axis: int, reverse: bool, device: Device | str | int | None,
+) -> tuple[object, object]:  # fmt: skip
+    """Return what `_Newton.finish` does. On a device it is a program."""
+    return _Newton(loop_arguments(f, init, xs, axis=axis, device=device), reverse).finish(carries)
+
+
+def run_newton(
+    f: Callable[..., object], init: object, xs: object, axis: int, reverse: bool,
+    device: Device | str | int | None, tolerance: float | None, max_iterations: int,
+) -> tuple[object, object, int]:  # fmt: skip
+    """Return the last carry, the outputs, and the number of iterations.
+
+    Raises:
+        LoopError: the residual did not fall below the tolerance.
+        OperatorError: the carry has numbers that are no floats, or an operation has no derivative.
+    """
+    arguments = loop_arguments(f, init, xs, axis=axis, device=device)
+    step = arguments.step
+    if any(node.scalar.kind != "float" for node in step.states):
+        raise OperatorError(
+            f"Newton's method was asked for {step.name}, but its carry has numbers without a derivative; keep floats "
+            'only, or pass method="sequential"'
+        )
+    # If an iteration can be a program, the method is prepared where that is recorded.
+    is_program = arguments.on_device and arguments.key is not None and 0 not in arguments.shape
+    newton = None if is_program else _Newton(arguments, reverse)
+    epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
+    limit = _ROUNDINGS * epsilon if tolerance is None else tolerance
+    options: Any = {"axis": axis, "reverse": reverse, "device": device}
+    place: Callable[[AnyArray], Any] = (
+        arguments.device.asarray if arguments.device and arguments.on_device else np.asarray
+    )
+    carries = [place(np.zeros(arguments.shape, node.scalar.dtype)) for node in step.states]
+    if newton is not None and 0 in arguments.shape:
+        return *newton.finish(carries), 0
+    # The numbers that scale the derivatives are powers of 2, which all floats have.
+    dampings: dict[float, SomeArray] = {}
+    best, factor = np.inf, 1.0
+    for iteration in range(1, max_iterations + 1):
+        if factor not in dampings:
+            dampings[factor] = place(np.array(factor, np.float32))
+        if newton is None:
+            carries, error = _iterate(f, init, xs, carries, dampings[factor], **options)
+        else:
+            carries, error = newton.iterate(carries, dampings[factor])
+        residual = float(np.asarray(error))
+        if residual <= limit:
+            results = _finish(f, init, xs, carries, **options) if newton is None else newton.finish(carries)
+            return *results, iteration
         factor = min(1.0, factor / _DAMPING) if residual < best else max(factor * _DAMPING, 1 / 64)
         best = min(best, residual) if np.isfinite(residual) else best
     raise LoopError(
