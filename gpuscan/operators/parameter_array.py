@@ -107,12 +107,19 @@ def check_init(number: Any, dtype: AnyDType) -> Any:
     if isinstance(number, Parameter):
         expression = derive(check_init, number._expression, dtype)
         return Parameter(expression) if isinstance(expression, Expression) else expression
-    if not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+    least, greatest = _limits_of(dtype)
+    if not least <= number <= greatest:
         raise TypeError(
             f"init has {number} for a carry of dtype {dtype}, which cannot hold it. Pass an init that fits, or one of "
             "a wider dtype, such as np.int64(...)"
         )
     return number
+
+
+@lru_cache(maxsize=16)
+def _limits_of(dtype: AnyDType) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
 
 
 def check_exponent(number: int | Parameter) -> None:

@@ -10,6 +10,7 @@ overflows for some state below m is refused. Products of numbers below m must fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
+from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
 UINT32 = scalar_of(np.dtype(np.uint32))
@@ -154,15 +156,23 @@ def _check_range(part: StepPart, modulus: int) -> None:
     order = reachable(part.results)
     intervals = intervals_of(order)
     reach: dict[int, tuple[int, int]] = {}
+    # The numbers that the results are made of. A number that is only compared is none of them, and stays unknown.
+    counted: set[int] = set()
+    waiting = list(part.results)
+    while waiting:
+        node = waiting.pop()
+        if node.scalar.is_integer and node.index not in counted:
+            counted.add(node.index)
+            waiting += node.args if part.varies(node) else ()
     for node in order:
-        if not node.scalar.is_integer:
+        if node.index not in counted:
             continue
-        low, high = intervals[node.index]
         limits = np.iinfo(node.scalar.dtype)
         if node in part.states:
             reach[node.index] = 0, modulus - 1
             continue
         if not part.varies(node):
+            low, high = intervals[node.index]
             is_bounded = low is not None and high is not None and high - low < limits.max - limits.min
             # A difference of unsigned numbers may always be negative.
             reach[node.index] = (low or 0, high or 0) if is_bounded else (0, int(node.scalar.kind == "unsigned"))
@@ -234,6 +244,12 @@ def _may_keep(part: StepPart) -> bool:
     return False
 
 
+@lru_cache(maxsize=64)
+def _below(modulus: int) -> Callable[[AnyArray], object]:
+    """Return the predicate of arrays of numbers from 0 to below a modulus."""
+    return lambda values: ((values >= 0) & (values < modulus)).all()
+
+
 def derive(part: StepPart) -> LoopStage:
     """Return the stage of affine maps modulo a constant.
 
@@ -245,7 +261,8 @@ def derive(part: StepPart) -> LoopStage:
     modulus = _modulus(part)
     _check_range(part, modulus)
     _check_constants(part, modulus)
-    starts_inside = all(values is not None and np.all((values >= 0) & (values < modulus)) for values in part.initial)
+    is_below = _below(modulus)
+    starts_inside = all(values is not None and arrays_hold(is_below, values) for values in part.initial)
     starts_inside = starts_inside and bool(part.initial)
     if not starts_inside and _may_keep(part):
         raise LeavesClassError(
