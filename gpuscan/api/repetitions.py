@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.call_device import Devices, find_first_device
 from gpuscan.api.device import Device
-from gpuscan.api.launches import Arguments, launchable_with
+from gpuscan.api.launches import Arguments, launchable, launchable_with
 from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -74,8 +74,6 @@ def repeat(x: Of[S], repeats: ArrayLike, *, axis: int | None = ..., device: Devi
 def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> B: ...
 @overload
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
-@takes_numpy("x")
-@launchable_with(upload=_upload_repeats, counts=["repeats"])
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
     """Return an array in which each entry of an axis is repeated, as `numpy.repeat` does.
 
@@ -107,6 +105,15 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
         array([[3, 3, 1, 1],
                [4, 4, 1, 1]])
     """
+    if isinstance(repeats, Array) and isinstance(x, Array):
+        repeats = _ends_on_device(x, repeats, axis) or repeats
+    return _repeat(x, repeats, axis=axis, device=device)
+
+
+@takes_numpy("x")
+@launchable_with(upload=_upload_repeats, counts=["repeats"])
+def _repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
+    """Return the result of `repeat`."""
     structure, given = structure_and_leaves(x, only_moved=True)
     # No sets, since the hash of a length would make it a part of the program.
     if axis is None and any(leaf.shape != given[0].shape for leaf in given):
@@ -135,6 +142,33 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
         return structure.build_bundle(repeated)
     moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(repeated, shaped, strict=True)]
     return assemble_arrays(structure, moved, x)
+
+
+def _ends_on_device(x: Array, repeats: Array, axis: int | None) -> _Ends | None:
+    """Return how often each entry is repeated, and wait for the length; None if something is wrong with the arguments.
+
+    The rest of the call is a program for all lengths.
+    """
+    try:
+        length = x.size if axis is None else x.shape[resolve_axis(axis, x.shape)]
+    except (TypeError, ValueError):
+        return None
+    if repeats.shape != (length,) or not length or repeats.dtype.kind not in "biu" or repeats.device is not x.device:
+        return None
+    ends, sums = _sum_repeats(repeats)
+    contents = x._context.read_and_check(*[(array.buffer, array.offset, array.nbytes) for array in sums])
+    total, *least = (int(content.view(array.dtype)[0]) for content, array in zip(contents, sums, strict=True))
+    return None if total >= _MOST_ENTRIES or min(least, default=0) < 0 else _Ends(ends, total)
+
+
+@launchable
+def _sum_repeats(repeats: Array) -> tuple[Array, list[Array]]:
+    """Return where the copies of each entry end, and their number and the least number of repeats, if it has a sign."""
+    sums = [reduce(repeats.astype(np.uint64), "add")]
+    if repeats.dtype.kind == "i":
+        sums.append(reduce(repeats, "minimum").astype(np.int32))
+    ends: Array = scan(repeats.astype(np.uint32), "add", axis=0)
+    return ends, sums
 
 
 def _check_repeats(repeats: object, length: int) -> SomeArray | int:
