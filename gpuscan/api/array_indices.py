@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from math import prod
@@ -33,6 +34,7 @@ from gpuscan.problem.indices import (
     rows_of,
     split_index,
 )
+from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -52,18 +54,20 @@ def take_item(array: Array, index: object) -> Array:
 
 
 class _Layout(Numbered):
-    """What an index with arrays means, apart from their contents.
+    """What an index with arrays means, apart from their contents and lengths. Equal layouts are one object.
 
     Attributes:
-        view, axes, numbers, place, unique: as in `gpuscan.problem.indices.ArrayIndex`.
-        lengths: the lengths of the indexed axes.
+        view, axes, numbers, axes_before, unique: as in `gpuscan.problem.indices.ArrayIndex`.
     """
 
-    def __init__(self, index: ArrayIndex, shape: tuple[int, ...]) -> None:
+    def __init__(self, index: ArrayIndex) -> None:
         self.view, self.axes, self.numbers = index.view, index.axes, index.numbers
         self.axes_before, self.unique = index.axes_before, index.unique
-        self.lengths = tuple(shape[number] for number in index.numbers)
-        check_rows(self.lengths)
+
+
+# The layouts, by what they are.
+_layouts: RecentValues[Hashable, _Layout] = RecentValues(256)
+_lock = threading.Lock()
 
 
 class UploadedIndex(NamedTuple):
@@ -109,19 +113,23 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
         else:
             return None
     try:
-        layout = _layout_of(tuple(parts), array._shape)
+        layout, lengths = _layout_of(tuple(parts), array._shape)
     except TypeError:  # a slice has something that cannot be hashed
         return None
     rows: Any = None
-    for along, number, length in zip(indices, layout.numbers, layout.lengths, strict=True):
+    for along, number, length in zip(indices, layout.numbers, lengths, strict=True):
         resolved = check_indices(along, number, length)
         rows = resolved if rows is None else rows * length + resolved
     return UploadedIndex(new_array(array.device, rows.astype(np.uint32)), layout)
 
 
 @lru_cache(maxsize=256)
-def _layout_of(parts: tuple[object, ...], shape: tuple[int, ...]) -> _Layout:
-    """Return what an index means that has arrays of indices of some shapes, masks, numbers and slices."""
+def _layout_of(parts: tuple[object, ...], shape: tuple[int, ...]) -> tuple[_Layout, tuple[int, ...]]:
+    """Return what an index means that has arrays of indices of some shapes, masks, numbers and slices.
+
+    Returns:
+        The layout, and the lengths of the indexed axes.
+    """
     given: list[object] = []
     # Of each mask, the number of its true elements.
     counts: dict[int, int] = {}
@@ -140,7 +148,13 @@ def _layout_of(parts: tuple[object, ...], shape: tuple[int, ...]) -> _Layout:
     def find_indices(mask: AnyArray) -> Sequence[AnyArray]:
         return [np.zeros(counts[id(mask)], np.intp)] * mask.ndim
 
-    return _Layout(split_index(parts_of(tuple(given), shape), shape, find_indices), shape)
+    index = split_index(parts_of(tuple(given), shape), shape, find_indices)
+    lengths = tuple(shape[number] for number in index.numbers)
+    check_rows(lengths)
+    # Slices have no hash, but a text.
+    key = repr(index.view), index.axes, index.numbers, index.axes_before, index.unique
+    with _lock:
+        return _layouts.find(key) or _layouts.keep(key, _Layout(index)), lengths
 
 
 def upload_index(given: Arguments) -> Arguments | None:

@@ -439,6 +439,8 @@ def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: d
         return apply_ufunc(ufunc, method, inputs, options)
     if method != "__call__":
         return _launch_along_axis(ufunc, method, inputs, options)
+    if list in map(type, inputs):
+        inputs = tuple([as_array(value) if type(value) is list else value for value in inputs])
     # Exponents are checked in NumPy.
     launch = _launch_with_integers if ufunc in _WITH_CONSTANTS else _launch_with_data
     return launch(ufunc, method, inputs, options)
