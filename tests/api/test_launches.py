@@ -26,7 +26,7 @@ FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15
 # The same of a call of a length that was not seen before, where calls of some other lengths were.
 NEW_FIRST, NEW_EACH_STAGE, NEW_EACH_RESULT = 220, 110, 50
 # Kinds that are planned again for each length: they compute positions and counts of the length on the host.
-PLANNED_AGAIN = {"sort segments", "repeat", "quantile"}
+PLANNED_AGAIN = {"sort segments", "repeat"}
 # For calls that a type checker refuses.
 UNTYPED: Any = gs
 # NumPy's types do not know that ufuncs write to arrays on devices.
@@ -628,6 +628,8 @@ WAITING: dict[str, tuple[Callable[[Arguments], Any], int, int]] = {
     "allclose": (lambda a: np.allclose(a.f, a.g), 2, 1),
     "array_equal": (lambda a: np.array_equal(a.f, a.f), 3, 1),
     "item": (lambda a: a.i.sum().item(), 1, 1),
+    "repeat by an array": (lambda a: gs.repeat(a.i, a.labels), 2, 1),
+    "Newton's method": (lambda a: gs.loop(lambda h, x: 0.1 * np.sin(h) + x, 0.0, a.f, method="newton")[:2], 6, 5),
 }
 
 

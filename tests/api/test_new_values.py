@@ -228,7 +228,32 @@ CALLS: dict[str, Call] = {
         "float",
     ),
     "sort_by_key": (lambda a, x: gs.sort_by_key(a.i, x), "array"),
+    "power of an integer": (lambda a, k: a.i**k, "count"),
+    "sum as floats": (lambda a, k: np.add(a.i, k, dtype=np.float32), "integer"),
+    "greatest integer": (lambda a, k: np.max(a.i, initial=k), "integer"),
+    "least integers of columns": (lambda a, k: np.min(a.i.reshape(-1, 4), axis=0, initial=k), "integer"),
+    "sum from an integer": (lambda a, k: np.add.reduce(a.i, initial=k, dtype=np.int32), "integer"),
+    "sum with a list": (lambda a, x: a.i[:40] + x, "list"),
+    "number of a module": (lambda a, k: map_by_module(a.x, k), "float"),
+    "loop of few states": (
+        lambda a, k: gs.loop(lambda h, x: np.where(x > k, (h + 1) % 3, 0), 0, a.i, **a.on)[:2],
+        "integer",
+    ),
 }
+
+
+def map_by_module(array: Any, number: float) -> Any:
+    """Return the array times a number that a function reads by its name."""
+    global of_module
+    of_module = number
+    return gs.map(lambda v: v * of_module, array, device=None if isinstance(array, gs.Array) else "numpy")
+
+
+of_module = 0.0
+
+
+# Calls for which NumPy computes something at each call.
+WITH_NUMPY = {"take", "take_along_axis", "searchsorted of doubles", "loop of few states"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -262,7 +287,7 @@ def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatc
     # To write a value takes as much as a stage.
     stages = max(1, len(profile.spans)) + len(values)
     # NumPy computes edges of bins and rounds numbers by functions of its own, and it hands its functions over.
-    more = 100 if "histogram" in name else 20 if name in ("take", "take_along_axis", "searchsorted of doubles") else 0
+    more = 100 if "histogram" in name else 20 if name in WITH_NUMPY else 0
     most = FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (len(wanted) - 1) + more
     assert min(calls) <= most, (calls, stages)
 
