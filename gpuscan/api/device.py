@@ -235,7 +235,7 @@ _open: dict[int, Device] = {}
 
 def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
-    if adapter is None and not (environment.get(_ADAPTER_KEY) and _requested_adapter()):
+    if adapter is None and not (environment.get(_ADAPTER_KEY) and _adapter_request()):
         adapters = find_adapters()
         best = _open.get(id(adapters[0])) if adapters else None
         if best is None or best._context.lost:
@@ -248,7 +248,7 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     return _open_shared_device(choose_adapter(adapter))
 
 
-def _requested_adapter() -> str:
+def _adapter_request() -> str:
     """Return what $GPUSCAN_ADAPTER asks for; "" if it is not set."""
     return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
@@ -346,7 +346,7 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
             'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'
         )
-    requested = _requested_adapter() if environment.get(_ADAPTER_KEY) else ""
+    requested = _adapter_request() if environment.get(_ADAPTER_KEY) else ""
     if requested.casefold() == NUMPY:
         return None
     try:

@@ -344,7 +344,7 @@ def quantile(
     whole = wanted.dtype.kind in "iu"
     chosen = "lower" if method == "linear" and whole else method
     # The indices depend on the length, so they are parameters of a program for all lengths.
-    indices, weight = _taken_indices(wanted.dtype, wanted.tobytes(), length, chosen)
+    indices, weight = _indices_around(wanted.dtype, wanted.tobytes(), length, chosen)
     if isinstance(array, Array):
         return _quantiles_on_device(array, indices, weight, weak, axes, keepdims, wanted.shape)
     rows, kept_shape = _rows_along(array, axes)
@@ -443,7 +443,7 @@ def _rows_along(array: SomeArray, chosen: tuple[int, ...]) -> tuple[SomeArray, t
 
 
 @lru_cache(maxsize=256)
-def _taken_indices(dtype: AnyDType, content: bytes, n: int, method: str) -> tuple[AnyArray, Any]:
+def _indices_around(dtype: AnyDType, content: bytes, n: int, method: str) -> tuple[AnyArray, Any]:
     """Return the indices and weights of quantiles, as `_interpolate` takes them.
 
     Args:

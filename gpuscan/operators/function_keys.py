@@ -116,7 +116,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         defaults = None if given.__defaults__ is None else tuple(map(replacement, given.__defaults__))
         by_name = {name: replacement(value) for name, value in (given.__kwdefaults__ or {}).items()}
         cells = tuple(CellType(replacement(cell.cell_contents)) for cell in given.__closure__ or ())
-        named = {name: replacement(value) for name, value in _named_values(given, _names_of(given.__code__) or ())}
+        named = {name: replacement(value) for name, value in _values_by_name(given, _names_of(given.__code__) or ())}
         made = FunctionType(given.__code__, {**given.__globals__, **named}, given.__name__, defaults, cells)
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
         return made
@@ -230,12 +230,12 @@ def _code_key(function: FunctionType, numbers: bool, within: Sequence[object], f
             keys.append(_value_key(cell.cell_contents, numbers, inner, floats))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    for name, value in _named_values(function, names):
+    for name, value in _values_by_name(function, names):
         keys.append((name, _value_key(value, numbers, inner, floats)))
     return tuple(keys)
 
 
-def _named_values(function: FunctionType, names: Sequence[str]) -> list[tuple[str, Any]]:
+def _values_by_name(function: FunctionType, names: Sequence[str]) -> list[tuple[str, Any]]:
     """Return the values that a function finds in its module or in the builtins, with their names."""
     # Anybody can put a name into the builtins, too.
     builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)

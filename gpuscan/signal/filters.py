@@ -551,7 +551,7 @@ def _make_sample_map(size: int, numbers: Sequence[Number]) -> Callable[[AnyArray
 
     Args:
         size: the number of states.
-        numbers: those of the section, as `Sections.numbers` has them. Other numbers are another call of the same
+        numbers: the numbers of the section, as `Sections.numbers` has them. Calls with other numbers launch the same
             program.
     """
     square = size * size

@@ -206,7 +206,7 @@ class StatesMap(NamedTuple):
 
     Attributes:
         matrix: the map, from all states to all states.
-        lead: the axes before that of the states.
+        lead: the lengths of the axes before the axis of the states.
         of_host: maps an array of NumPy, in the order of additions that results in NumPy have.
     """
 
@@ -248,7 +248,7 @@ class Sections:
     def from_direct(self, states: States) -> States:
         """Return states in the coordinates of the sections, from SciPy's form for each section."""
         if isinstance(states, Array):
-            return multiply(self._joined(lambda space: space.from_direct), states)
+            return multiply(self._whole(lambda space: space.from_direct), states)
         return self._convert(states, lambda space: space.from_direct)
 
     @cached_property
@@ -259,7 +259,7 @@ class Sections:
         def of_host(states: AnyArray) -> AnyArray:
             return self._directly(states).reshape(count, size, *states.shape[1:])
 
-        return StatesMap(self._joined(lambda space: space.to_direct), (count,), of_host)
+        return StatesMap(self._whole(lambda space: space.to_direct), (count,), of_host)
 
     def _directly(self, states: AnyArray) -> AnyArray:
         return self._convert(states, lambda space: space.to_direct)
@@ -271,7 +271,7 @@ class Sections:
             first += space.size
         return np.concatenate(parts)
 
-    def _joined(self, matrix_of: Callable[[Section], Floats]) -> Floats:
+    def _whole(self, matrix_of: Callable[[Section], Floats]) -> Floats:
         """Return one matrix for the states of all sections."""
         count = sum(space.size for space in self.spaces)
         whole, first = np.zeros((count, count)), 0
@@ -296,7 +296,7 @@ class Sections:
         if not square or not np.linalg.cond(self._matrix / scale) < _MOST_CONDITION:
             return None
         inverse: Floats = np.linalg.inv(self._matrix / scale) / scale[:, np.newaxis]
-        return np.asarray(self._joined(lambda space: space.from_direct) @ inverse)
+        return np.asarray(self._whole(lambda space: space.from_direct) @ inverse)
 
     def states_from(self, whole: States) -> States | None:
         """Return the states of the sections that stand for states of the whole filter; None if there are none."""
@@ -324,7 +324,7 @@ class Sections:
         """The map from the coordinates of the sections to the states of the whole filter."""
         order, rows = self._order, len(self._matrix)
         matrix = np.zeros((max(order, rows), self._matrix.shape[1]))
-        matrix[:rows] = self._matrix @ self._joined(lambda space: space.to_direct)
+        matrix[:rows] = self._matrix @ self._whole(lambda space: space.to_direct)
 
         def of_host(states: AnyArray) -> AnyArray:
             whole = np.zeros((max(order, rows), *states.shape[1:]))

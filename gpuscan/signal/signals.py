@@ -88,8 +88,8 @@ class Signal:
 
         Args:
             samples: the filtered samples.
-            states: the last states; None without `zi`. Those of NumPy have the axis of the states before all others,
-                and those on the device where the caller wants it.
+            states: the last states; None without `zi`. An array of NumPy has the axis of the states before all others,
+                and an array on the device has it where the caller wants it.
         """
         dtype = samples.dtype
         if self.given is None and isinstance(samples, Array):
@@ -155,7 +155,7 @@ def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
 def states_of(zi: object, signal: Signal, order: int, sections: int | None = None) -> Samples:
     """Return the caller's states with the axis of states first, or second after the axis of sections.
 
-    Those of NumPy are in float64. Those on the device of the signal stay there.
+    Arrays of NumPy become float64. An array on the device of the signal stays there.
 
     Raises:
         ValueError: the shape does not fit.
