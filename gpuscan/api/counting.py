@@ -216,7 +216,6 @@ def histogram(
     *,
     device: Devices = ...,
 ) -> tuple[AnyArray, AnyArray]: ...
-@launchable_with("bins", "range", data=["weights"], integers=["range"])
 def histogram(
     x: object,
     bins: int | str | ArrayLike = 10,
@@ -256,6 +255,24 @@ def histogram(
         >>> counts
         array([1, 2, 0, 1])
     """
+    if range is None and isinstance(x, Array) and type(bins) is int and x.dtype.kind in "iuf" and x.size:
+        # The call waits for the range. The rest of it is a program for all ranges.
+        bounds = _bounds_of(x)
+        if np.isfinite(bounds).all():
+            range = (bounds[0], bounds[1])  # noqa: A001
+    return _histogram(x, bins, range, weights, device=device)
+
+
+@launchable_with("bins", "range", data=["weights"], integers=["range"])
+def _histogram(
+    x: object,
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,  # noqa: A002
+    weights: object = None,
+    *,
+    device: Devices = None,
+) -> tuple[SomeArray, SomeArray]:
+    """Return the result of `histogram`."""
     values = as_some_array(x)
     given = None if weights is None else as_some_array(weights)
     if values.dtype.kind not in "biufc" and values.dtype.name != "bfloat16":
@@ -364,9 +381,15 @@ def _bounds_of(numbers: Array) -> AnyArray:
         return np.array([word ^ sign if word >= sign else ~word % (1 << 64) for word in ends], np.uint64).view(
             np.float64
         )
-    least, greatest = reduce(numbers, "minimum"), reduce(numbers, "maximum")
-    bounds = np.array([least.numpy(), greatest.numpy()])
+    both = _least_and_greatest(numbers)
+    contents = numbers._context.read_and_check(*[(end.buffer, end.offset, end.nbytes) for end in both])
+    bounds = np.array([content.view(numbers.dtype)[0] for content in contents])
     return bounds.astype(numpy_dtype(numbers.dtype), copy=False)
+
+
+@launchable
+def _least_and_greatest(numbers: Array) -> tuple[Array, Array]:
+    return reduce(numbers, "minimum"), reduce(numbers, "maximum")
 
 
 def _float64_order(bits: Value) -> object:
