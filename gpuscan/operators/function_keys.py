@@ -59,8 +59,8 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the floats and integers of Python and NumPy that the function and the functions in it
-            read from closures, defaults, modules, or a `functools.partial`, also in tuples. Their order is the order
+        floats: a list that gets the numbers of Python and NumPy, except bools, that the function and the functions in
+            it read from closures, defaults, modules, or a `functools.partial`, also in tuples. Their order is the order
             in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:

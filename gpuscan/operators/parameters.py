@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
-# The types of the floats that are parameters. NumPy's keep their dtype.
-FLOATS = frozenset({float, np.float16, np.float32, np.float64})
+# The types of the floats and complex numbers that are parameters. NumPy's keep their dtype.
+FLOATS = frozenset({float, complex, np.float16, np.float32, np.float64, np.complex64})
 # The types of the integers that are parameters once they have changed.
 INTEGERS = frozenset({int, *(np.dtype(f"{kind}{size}").type for kind in "iu" for size in (1, 2, 4, 8))})
 # The types of all these numbers.
@@ -182,6 +182,8 @@ def bits_of(value: Any) -> bytes:
     """Return bytes that tell numbers of a known type apart, or arrays of a known shape and dtype."""
     if type(value) is float:
         return _bits(value)
+    if type(value) is complex:
+        return _bits(value.real) + _bits(value.imag)
     return repr(value).encode() if type(value) is int else value.tobytes()
 
 

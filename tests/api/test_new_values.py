@@ -234,6 +234,11 @@ CALLS: dict[str, Call] = {
     "least integers of columns": (lambda a, k: np.min(a.i.reshape(-1, 4), axis=0, initial=k), "integer"),
     "sum from an integer": (lambda a, k: np.add.reduce(a.i, initial=k, dtype=np.int32), "integer"),
     "sum with a list": (lambda a, x: a.i[:40] + x, "list"),
+    "complex factor": (lambda a, k: a.x.astype(np.complex64) * complex(k, 1), "float"),
+    "complex number of a map": (
+        lambda a, k: gs.map(lambda v, j=complex(1, k): v - j, a.x.astype(np.complex64), **a.on),
+        "float",
+    ),
     "number of a module": (lambda a, k: map_by_module(a.x, k), "float"),
     "loop of few states": (
         lambda a, k: gs.loop(lambda h, x: np.where(x > k, (h + 1) % 3, 0), 0, a.i, **a.on)[:2],
