@@ -685,8 +685,8 @@ _LAUNCHES: dict[object, Callable[..., object]] = {
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.copyto, np.full_like), _with_integers),
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
-    **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose), apply_function),
-    **dict.fromkeys((np.shape, np.ndim, np.size, np.quantile), apply_function),
+    **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose, np.quantile), apply_function),
+    **dict.fromkeys((np.shape, np.ndim, np.size), apply_function),
     **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat), _with_counts),
 }
 
@@ -694,8 +694,7 @@ _LAUNCHES: dict[object, Callable[..., object]] = {
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
         return apply_function(function, args, options)
-    launch: Callable[..., object] = _LAUNCHES.get(function, _launch)
-    return launch(function, args, options)
+    return _LAUNCHES.get(function, _launch)(function, args, options)
 
 
 answer_protocols(function=_answer)

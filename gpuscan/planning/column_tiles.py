@@ -127,9 +127,9 @@ def _can_be_wider(spec: ScanSpec, h: Heuristics, chunk: int) -> bool:
 
 
 def count_loads(spec: ScanSpec, h: Heuristics, chunk: int, rows: int) -> int:
-    """Return how many rows an invocation of a reduction loads at a time: as many each time, of these rows.
+    """Return how many of its rows an invocation of a reduction loads together, so that all batches are equally large.
 
-    If it loaded as many as it can, it would load the last row several times.
+    A batch that is larger than the rows that are left loads the last row again and again.
     """
     most = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
     most = max(1, most // (spec.source.storage_bytes * chunk // 4))

@@ -430,7 +430,7 @@ def stages_of_reduction(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tup
     chains = count_chains(spec, tile)
     tiles_of_chain = -(-spec.row_length // tile.height)
     tiles = chains * tiles_of_chain
-    # The shaders compute the rows of an invocation from the number of tiles. Those of the tile are loaded at a time.
+    # The shaders compute the rows of an invocation from the number of tiles. The rows of the tile are loaded together.
     rows = -(-spec.row_length // (tiles_of_chain * tile.groups))
     kernel = replace(kernel, tile=replace(tile, rows=count_loads(spec, kernel.heuristics, tile.chunk, rows)))
     if kernel.strategy == "alone":

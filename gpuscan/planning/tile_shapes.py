@@ -138,7 +138,7 @@ class RowTile(_OfOneStep):
         return self.workgroup_size // self.lanes
 
 
-# The most rows of which one word says where segments begin.
+# The most rows whose marks of segments fit a word.
 MAX_MARKED_ROWS = 32
 
 

@@ -1,4 +1,4 @@
-"""Scans along a short axis that is not the last, whose columns a workgroup holds as a whole.
+"""Scans along a short axis that is not the last. One workgroup holds whole columns.
 
 The tests compare with NumPy, on devices that choose tiles as a GPU does.
 """

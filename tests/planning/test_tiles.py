@@ -135,7 +135,7 @@ def test_short_columns_are_held_as_a_whole() -> None:
     assert tile(10, 1 << 23).groups == 1
     assert tile(10, 1 << 23).height == 10
     assert tile(300, 7).columns < GPU.columns, "other columns would be empty"
-    assert tile(10, 7, outer=1 << 20).columns == tile(10, 7 << 20).columns, "arrays lie side by side"
+    assert tile(10, 7, outer=1 << 20).columns == tile(10, 7 << 20).columns, "lanes take columns of several arrays"
     marked = tile(50, 1 << 23, has_segment_bits=True)
     assert marked.height >= 50
     assert marked.rows <= 32, "the marks of an invocation are one word"
