@@ -92,7 +92,9 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
     """
     if spec.everywhere:
         return math.lcm(SPAN, 8 * alignment if spec.has_segment_bits else alignment)
-    unit = math.lcm(*(spec.row_length if tile.per_row else tile.tile_size * tile.block for tile in tiles))
+    # Whole rows are enough if one of the tiles ends with rows. Tiles without subgroups may then give floats other bits.
+    ends_with_rows = any(tile.per_row for tile in tiles)
+    unit = spec.row_length if ends_with_rows else math.lcm(*(tile.tile_size * tile.block for tile in tiles))
     if alignment > 1:
         unit = math.lcm(unit, alignment)
         if spec.has_segment_bits:

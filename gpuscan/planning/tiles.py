@@ -43,9 +43,10 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
     if spec.everywhere:
         return tile_of_halves(spec, capabilities)
     if not (spec.as_one_row or spec.reversed_together):
-        # With and without subgroups, or neither: a stream may have to continue without subgroups.
-        in_rows = [row_tile(spec, capabilities, with_subgroups) for with_subgroups in (False, True)]
-        if None not in in_rows and (chosen := in_rows[subgroups]) is not None:
+        without, with_subgroups = (row_tile(spec, capabilities, lanes) for lanes in (False, True))
+        chosen = with_subgroups if subgroups else without
+        both = without is not None and with_subgroups is not None
+        if chosen is not None and (both or (subgroups and flags_cost_much(spec, capabilities))):
             return chosen
     if capabilities.adapter_type == "CPU" or not subgroups or not capabilities.subgroup_size:
         return serial_tile(spec, capabilities)
@@ -421,6 +422,19 @@ def has_flagged_pairs(spec: ScanSpec) -> bool:
     loads_words = all(field.storage_bytes == 4 for field in spec.source.fields)
     own_only = not (spec.compacts or any(spec.field_offsets))
     return words == [1, 1] and spec.item_words > 2 and loads_words and own_only
+
+
+def flags_cost_much(spec: ScanSpec, capabilities: Capabilities) -> bool:
+    """Return True if tiles with head flags are slower than tiles that end with rows, even with short chunks.
+
+    H200, us with and without flags: gradients of recurrences in rows of 43,082 107 and 70, of 83,887 108 and 95; sums
+    of int64 in rows of 98,689 116 and 91; of float32 in rows of 85,380 94 and 85, of 104,206 100 and 99, of 33,555 95
+    and 98. Recurrences in rows of 43,082 take 45 and 48, maxima of float16 in rows of 111,848 102 and 110. Rows of
+    fewer elements than a tile are not measured.
+    """
+    long = spec.row_length > heuristics_for(capabilities.adapter_type).min_row_tile
+    is_gpu = capabilities.adapter_type != "CPU"
+    return is_gpu and long and not (has_flagged_pairs(spec) or has_narrow_rows(spec, capabilities))
 
 
 def recomputes_scan(spec: ScanSpec, capabilities: Capabilities) -> bool:
