@@ -12,6 +12,7 @@ import gpuscan as gs
 from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_runs, has_mismatched_kernels, has_verified_kernels, pretend_wrong_subgroup_size
 from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem, scan_with
 from tests.oracle import assert_same, strategies_on
 
 X = np.random.default_rng(0).integers(0, 1000, 100_000, dtype=np.int32)
@@ -50,6 +51,19 @@ def test_every_stage_tells(varying_device: gs.Device, monkeypatch: pytest.Monkey
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.stage == stage)
     assert_same(gs.scan(X, device=varying_device, strategy="three_dispatch"), SUMS)
     assert has_mismatched_kernels(varying_device) == (varying_device.capabilities.subgroup_size > 0)
+
+
+@pytest.mark.parametrize("from_later", [False, True])
+def test_rows_in_pieces_continue_without_subgroups(
+    varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, from_later: bool
+) -> None:
+    """Assert that pieces hold whole rows, whether the tiles of both kinds end with rows or only those of one kind."""
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.spec.carried >= from_later)
+    for length in (20_206, 8_192):
+        rows = np.resize(X, (7, length))
+        problem = make_problem(rows, axis=1)
+        (got,) = scan_with(varying_device, problem, "three_dispatch", piece_bytes=1 << 17)
+        assert_same(got, rows.cumsum(axis=1, dtype=np.int32), length)
 
 
 def test_a_recorded_single_pass_does_without_subgroups(
