@@ -289,7 +289,7 @@ class Sections:
 
     @cached_property
     def _from_whole(self) -> Floats | None:
-        """The inverse of `_to_whole`; None if it is not exact enough for all states."""
+        """The inverse of the matrix of `to_whole`; None if it is not exact enough for all states."""
         scale = np.abs(self._matrix).max(axis=0)
         scale[scale == 0] = 1
         square = self._matrix.shape[0] == self._matrix.shape[1]
