@@ -87,7 +87,7 @@ def _with_axis(array: Array, axis: int | None, single: bool = False) -> tuple[Ar
         single: True for functions that take a single number for an axis of one element.
     """
     if axis is None or (single and not array.ndim and axis in (0, -1)):
-        return array.reshape(-1), 0
+        return (array if len(array._shape) == 1 else array.reshape(-1)), 0
     return array, resolve_axis(axis, array.shape)
 
 

@@ -230,7 +230,7 @@ def _code_key(function: FunctionType, numbers: bool, within: Sequence[object], f
             keys.append(_value_key(cell.cell_contents, numbers, inner, floats))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    for name, value in _values_by_name(function, names):
+    for name, value in _values_by_name(function, names) if names else ():
         keys.append((name, _value_key(value, numbers, inner, floats)))
     return tuple(keys)
 
