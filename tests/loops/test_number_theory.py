@@ -123,6 +123,15 @@ def test_remainders_of_any_first_number_are_exact(step: Any, start: int) -> None
     check(step, I(start), NUMBERS, "affine")
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
+def test_small_remainders_of_sums_that_wrap_are_exact(dtype: Any) -> None:
+    x = np.random.default_rng(2).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 600, dtype)
+    with np.errstate(over="ignore"):
+        check(lambda h, x: (h + x) % 7, dtype(3), x, "finite-state")
+        check(lambda h, x: (h + x + x) % 50, dtype(3), x, "finite-state")
+    check(lambda h, x: (h + (x & 15)) % 60, dtype(3), x, "finite-state")
+
+
 @pytest.mark.parametrize("start", [3, 2**63 + 7])
 def test_remainders_of_uint64_are_exact_or_refused(start: int) -> None:
     x = np.random.default_rng(9).integers(0, 2**63, 600, dtype=V)

@@ -147,11 +147,16 @@ def _modulus(part: StepPart) -> int:
     return moduli.pop()
 
 
-def _check_range(part: StepPart, modulus: int) -> None:
+def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
     """Check that no result leaves the range below the modulus, and that no sum or product overflows.
 
+    Args:
+        part: the part.
+        modulus: the modulus.
+        trusts: True to take numbers of x with the carry's own type to be small enough.
+
     Raises:
-        LeavesClassError: a number may do so. Numbers of x with the carry's own type are taken to be small enough.
+        LeavesClassError: a number may do so.
     """
     order = reachable(part.results)
     intervals = intervals_of(order)
@@ -175,7 +180,8 @@ def _check_range(part: StepPart, modulus: int) -> None:
             low, high = intervals[node.index]
             is_bounded = low is not None and high is not None and high - low < limits.max - limits.min
             # A difference of unsigned numbers may always be negative.
-            reach[node.index] = (low or 0, high or 0) if is_bounded else (0, int(node.scalar.kind == "unsigned"))
+            smallest = (0, int(node.scalar.kind == "unsigned")) if trusts else (int(limits.min), int(limits.max))
+            reach[node.index] = (low or 0, high or 0) if is_bounded else smallest
             continue
         args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.is_integer]
         interval = reach[node.index] = _reach(node, args)
@@ -259,7 +265,8 @@ def derive(part: StepPart) -> LoopStage:
     if any(not node.scalar.is_integer for node in part.states) or len({n.scalar for n in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
     modulus = _modulus(part)
-    _check_range(part, modulus)
+    # Few states have tables, which are right for sums that wrap around in 8 or 16 bits, too.
+    _check_range(part, modulus, trusts=modulus >= _LEAST or part.states[0].scalar.bits >= 32)
     _check_constants(part, modulus)
     is_below = _below(modulus)
     starts_inside = all(values is not None and arrays_hold(is_below, values) for values in part.initial)
