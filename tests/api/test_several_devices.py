@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from dataclasses import replace
 from functools import cache
@@ -45,6 +46,8 @@ def both_on(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
 def pair(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> list[gs.Device]:
     """Return two devices on one adapter, and let round-robin chunks be short."""
     cut_finely(monkeypatch)
+    # If a thread of these tests collected a device of an earlier test, OpenGL would end the process.
+    gc.collect()
     return both_on(adapter)
 
 
