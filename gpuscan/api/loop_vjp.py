@@ -161,7 +161,7 @@ class _Backward:
     def _move(self, array: object) -> SomeArray:
         device = self.arguments.device
         assert device is not None
-        return new_array(device, np.ascontiguousarray(array))
+        return new_array(device, np.asarray(array, order="C"))
 
     def run(self) -> tuple[object, object]:
         """Return the gradients of init and of xs."""

@@ -310,6 +310,10 @@ def test_the_gradient_on_a_device_is_that_of_numpy(device: gs.Device) -> None:
     for ours, theirs in zip(oracle.leaves_of(found), oracle.leaves_of(wanted), strict=True):
         assert isinstance(ours, gs.Array)
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-5)
+    ones = device.asarray(np.ones(4, F))
+    for number in (1.0, F(1)):
+        (grad, _) = gs.loop_vjp(lambda h, x: F(0.5) * h + x, F(0), ones, None, grad_carry=number)
+        assert grad.numpy() == 0.5**4
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])
