@@ -77,7 +77,7 @@ var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals
         at_hand = tile;
         continue;
     }
-{{ share_look_back() -}}
+{{ share_look_back().rstrip() }}
     if (late != NO_TILE) {
         at_hand = late;
         continue;
