@@ -176,7 +176,7 @@ fn load_following(position: Position, row: u32) -> Following {
     let last{{ column }} = row + 1u == params.row_length;
     let tail{{ column }} = {{ "tail(position.outer * params.inner + position.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
 {% endfor %}
-{{ load_next("after_index") -}}
+{{ load_next("after_index").rstrip() }}
     return Following({% for column in range(kernel.tile.chunk) %}next{{ column }}{{ ", " if not loop.last }}{% endfor %});
 }
 {% endif %}

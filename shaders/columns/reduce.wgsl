@@ -11,7 +11,7 @@
 {% from "shared/main.wgsl" import main %}
 {% from "shared/take_tile.wgsl" import number_tile with context %}
 {{ main() }} {
-{{ number_tile() -}}
+{{ number_tile().rstrip() }}
     if (tile >= params.tiles) {
         return;
     }

@@ -32,11 +32,14 @@
     let loaded{{ row }} = {{ "load_marked_row(position, first + %du, extractBits(heads_down, %du, 1u))" % (row, row) if text.packs_column_heads and spec.cuts_columns_alike else "load_row(position, first + %du)" % row }};
 {% endfor %}
 {% if text.packs_column_heads %}
+{% macro packed_heads(column) -%}
+{% if spec.cuts_columns_alike %}heads_down{% else %}{% for row in range(kernel.tile.rows) %}(loaded{{ row }}[{{ column }}].head << {{ row }}u){{ " | " if not loop.last }}{% endfor %}{% endif %}
+{%- endmacro %}
     // The head flags of the rows are bits of one word while the tile waits, where flags of their own take a register
     // each.
     let packed = PackedHeads(
 {% for column in range(kernel.tile.chunk) %}
-        {% if spec.cuts_columns_alike %}heads_down{% else %}{% for row in range(kernel.tile.rows) %}(loaded{{ row }}[{{ column }}].head << {{ row }}u){{ " | " if not loop.last }}{% endfor %}{% endif %},
+        {{ packed_heads(column) }},
 {% endfor %}
     );
 {% endif %}

@@ -24,7 +24,7 @@
 {% endfor %}
 {% for i in range(kernel.tile.chunk) %}
         if (first + {{ i }}u * WORKGROUP_SIZE < params.row_length) {
-{{ store_result("at%d" % i, "item%d" % i) | indent(8) -}}
+{{ (store_result("at%d" % i, "item%d" % i) | indent(8)).rstrip() }}
         }
 {% endfor %}
     }

@@ -124,7 +124,7 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
             let whole = join(before, total);
             let result = {{ text.map_result("whole") }};
 {% endif %}
-{{ store_single("at", "result") | indent(8) -}}
+{{ (store_single("at", "result") | indent(8)).rstrip() }}
         }
 {% else %}
         for (var section = begin; section < end; section += {{ kernel.carry_loads }}u) {

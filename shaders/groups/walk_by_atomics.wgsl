@@ -64,7 +64,7 @@ fn add_to_carry(slot: u32, element: Element) {
 {% endif %}
     }
     workgroupBarrier();
-{{ bounds_of_section() -}}
+{{ bounds_of_section().rstrip() }}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}

@@ -8,7 +8,7 @@
     if (section >= params.total) {
         return;
     }
-{{ bounds_of_section() -}}
+{{ bounds_of_section().rstrip() }}
     for (var first = begin; first < end; first += STEPS) {
 {% for i in range(kernel.tile.chunk) %}
         let number{{ i }} = min(first + {{ i }}u, end - 1u);

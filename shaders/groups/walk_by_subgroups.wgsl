@@ -127,7 +127,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
     let own_position = member;
 {% endif %}
     workgroupBarrier();
-{{ bounds_of_section() -}}
+{{ bounds_of_section().rstrip() }}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("own_position") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
@@ -137,7 +137,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% if kernel.stores_results %}
 {% for i in range(kernel.tile.chunk) %}
         if (next{{ i }} < end) {
-{{ store_result("at%d" % i, "result%d" % i) | indent(8) -}}
+{{ (store_result("at%d" % i, "result%d" % i) | indent(8)).rstrip() }}
         }
 {% endfor %}
 {% endif %}

@@ -47,7 +47,7 @@ fn combine_lanes(bits: Bits) -> Bits {
     // Workgroups that run at a time have different sections.
     let section = number % params.total;
     let part = number / params.total;
-{{ bounds_of_section() -}}
+{{ bounds_of_section().rstrip() }}
     let carries = section * params.groups;
     let step_size = STEPS * WORKGROUP_SIZE;
     for (var first = begin + part * step_size; first < end; first += params.sharers * step_size) {

@@ -67,7 +67,7 @@ fn span_of(part: u32) -> Span {
 
 fn load_chunk(at: u32) -> Chunk {
     let first = at * CHUNK;
-{{ load_elements("first") -}}
+{{ load_elements("first").rstrip() }}
     return Chunk({% for position in range(chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 {% if chunk > 1 %}
@@ -104,7 +104,7 @@ fn reduce(span: Span, lane: u32) {
     let stride = LANES / period * period;
     let end = span.end;
     let begin = select(span.first + lane, end, lane >= stride);
-{{ combine_chunks("stride") -}}
+{{ combine_chunks("stride").rstrip() }}
     let group = lane / period;
     var groups = stride / period;
     loop {
@@ -155,7 +155,7 @@ fn reduce(span: Span, invocation: u32) -> Item {
     let lane = invocation % LANES;
     let begin = span.first + lane;
     let end = span.end;
-{{ combine_chunks("LANES") -}}
+{{ combine_chunks("LANES").rstrip() }}
     var own = total[0];
 {% for position in range(1, chunk) %}
     own = join(own, total[{{ position }}]);

@@ -38,7 +38,7 @@ fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Ite
 {% from "shared/main.wgsl" import main %}
 {% from "shared/take_tile.wgsl" import take_ticket with context %}
 {{ main() }} {
-{{ take_ticket("part") -}}
+{{ take_ticket("part").rstrip() }}
     if (part >= params.tiles) {
         return;
     }

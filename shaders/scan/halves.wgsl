@@ -367,7 +367,7 @@ const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = {{ first_of("tile") }};
-{{ load_steps() -}}
+{{ load_steps().rstrip() }}
     join_totals(invocation, scan_chunks({{ loaded_items() }}));
     return {{ text.from_shared("scratch[CHUNKS - 1u]") }};
 }

@@ -88,7 +88,7 @@ fn await_leads(invocation: u32, tile: u32) -> bool {
     }
     // Elements from `seen` on have any numbers, which change no others.
     if (workgroupUniformLoad(&shared_exact) == 0u) {
-{{ join_fours("halves", "TILES_PER_SPAN", kernel.tiles_per_span) | indent(4, true) -}}
+{{ (join_fours("halves", "TILES_PER_SPAN", kernel.tiles_per_span) | indent(4, true)).rstrip() }}
     } else {
         join_tiles(invocation, seen);
     }

@@ -19,7 +19,7 @@ alias Results = array<Result, {{ kernel.tile.chunk }}>;
 fn load_sources(index: u32) -> Sources {
 {{ find_heads() if kernel.single_elements -}}
 {{ find_offsets() if kernel.reads_backwards -}}
-{{ load_elements("first" if kernel.reads_backwards else "index") -}}
+{{ load_elements("first" if kernel.reads_backwards else "index").rstrip() }}
     return Sources({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 

@@ -21,7 +21,7 @@
 {#- Wait for the prefix. A tile whose wait timed out ends here. -#}
 {% macro await_prefix() %}
 {% if kernel.strategy == "lookback" and not kernel.wait_policy.at_once %}
-{{ share_look_back() -}}
+{{ share_look_back().rstrip() }}
     if (late != NO_TILE) {  // in any invocation: a driver may end a loop for some of them
         report_timeout();
         return;

@@ -26,7 +26,7 @@
 {% if scheduler == "random" %}
         idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
-{{ post_aggregate() | indent(4, true) -}}
+{{ (post_aggregate() | indent(4, true)).rstrip() }}
         if (!has_end(tile){{ " && awaited(tile) == tile" if spec.carry_out }}) {  // its prefix is not needed
 {% if scheduler == "serial" %}
             leave();
@@ -44,7 +44,7 @@
 {% endif %}
 {% endif %}
 {{ await_prefix() -}}
-{{ name_prefix() -}}
+{{ name_prefix().rstrip() }}
     if (invocation == 0u && has_end(tile)) {
         let total = pick(has_prefix, join(prefix, aggregate), aggregate);
         let begin = {{ "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" }};

@@ -39,7 +39,7 @@ fn load_chunk(index: u32) -> Elements {
 {{ find_heads() if spec.index_step -}}
 {{ find_offsets() -}}
 {{ find_indices() if spec.index_step -}}
-{{ load_elements("first") -}}
+{{ load_elements("first").rstrip() }}
     return Elements({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 
@@ -121,7 +121,7 @@ fn store_whole(segment: u32, span: Span, begin: u32, end: u32) {
     let subgroup = invocation / SUBGROUP_SIZE;
     let scanned = scan_subgroup(lane, item);
     let before = item_up(scanned, 1u);
-{{ scan_bands("item_at(scanned, SUBGROUP_SIZE - 1u)") -}}
+{{ scan_bands("item_at(scanned, SUBGROUP_SIZE - 1u)").rstrip() }}
     let joined = pick(subgroup > 0u, join(tile_lead, before), before);
     let carry = pick(lane > 0u, joined, tile_lead);
 {% else %}

@@ -49,11 +49,11 @@ var<workgroup> counters: array<atomic<u32>, {{ copies * 2 ** radix_bits }}>;
         var key{{ i }}: Key;
 {% endfor %}
         if (step.source == 0u) {
-{{ load_keys("key_at(%s)") -}}
+{{ load_keys("key_at(%s)").rstrip() }}
         } else if (step.source == 1u) {
-{{ load_keys("keys[%s]") -}}
+{{ load_keys("keys[%s]").rstrip() }}
         } else {
-{{ load_keys("temporary[%s]") -}}
+{{ load_keys("temporary[%s]").rstrip() }}
         }
         if (at - invocation + {{ loads }}u * WORKGROUP_SIZE <= tile.end) {
 {% for i in range(loads) %}

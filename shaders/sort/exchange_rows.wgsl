@@ -262,7 +262,7 @@ var<workgroup> shared_differs: u32;
 {% for bit in range(log_items) %}
         let next_step{{ bit }} = swizzle({{ 2 ** bit }}u);
 {% endfor %}
-{{ move_items() -}}
+{{ move_items().rstrip() }}
     }
     if (((invocation << LOG_ITEMS) & (pitch - 1u)) < call.row_length) {
 {% for log_p in range(log_items) %}
@@ -287,7 +287,7 @@ var<workgroup> shared_differs: u32;
 {% for item_bit in range(log_items) %}
         let next_step{{ item_bit }} = swizzle({{ 2 ** (bit + item_bit) }}u){{ " ^ swizzle(%du)" % (2 ** bit - 1) if mirrors and item_bit == top }};
 {% endfor %}
-{{ move_items() -}}
+{{ move_items().rstrip() }}
         if ((lowest & (pitch - 1u)) < call.row_length) {
 {% for item_bit in range(top, -1, -1) %}
 {{ exchange_halves(2 ** (item_bit + 1), mirrors and item_bit == top) -}}
@@ -310,14 +310,14 @@ var<workgroup> shared_differs: u32;
 {% for bit in range(log_items) %}
             let next_step{{ bit }} = swizzle({{ 2 ** bit }}u << bit) ^ select(0u, mirrored, top == {{ bit }}u);
 {% endfor %}
-{{ move_items() -}}
+{{ move_items().rstrip() }}
             if ((lowest & (pitch - 1u)) < call.row_length) {
 {% for bit in range(log_items - 1, -1, -1) %}
 {% if bit %}
                 if (mirrors & (top == {{ bit }}u)) {
-{{ exchange_halves(2 ** (bit + 1), True) -}}
+{{ exchange_halves(2 ** (bit + 1), True).rstrip() }}
                 } else if (top >= {{ bit }}u) {
-{{ exchange_halves(2 ** (bit + 1), False) -}}
+{{ exchange_halves(2 ** (bit + 1), False).rstrip() }}
                 }
 {% else %}
 {{ exchange_halves(2, False) -}}
@@ -333,7 +333,7 @@ var<workgroup> shared_differs: u32;
 {% for bit in range(log_items) %}
         let next_step{{ bit }} = first_step{{ bit }};
 {% endfor %}
-{{ move_items() -}}
+{{ move_items().rstrip() }}
     }
 {% if payload != "none" or (with_keys and unit == 4) %}
 {% for i in range(items) %}

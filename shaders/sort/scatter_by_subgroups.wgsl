@@ -84,11 +84,11 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     var key{{ i }}: Key;
 {% endfor %}
     if (step.source == 0u) {
-{{ load_items("key", "key_at(%s)") -}}
+{{ load_items("key", "key_at(%s)").rstrip() }}
     } else if (step.source == 1u) {
-{{ load_items("key", "keys[%s]") -}}
+{{ load_items("key", "keys[%s]").rstrip() }}
     } else {
-{{ load_items("key", "temporary[%s]") -}}
+{{ load_items("key", "temporary[%s]").rstrip() }}
     }
     // Rank each element among the elements of its group with the same digit. The last lane with the digit counts for
     // all of them. A subgroup votes between two such counts, so its lanes see each other's counts in order.
@@ -160,16 +160,16 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     var value{{ i }}: Payload;
 {% endfor %}
     if (step.is_first == 1u) {
-{{ load_items("value", "given_payload(%s, tile.row * params.row_length)") -}}
+{{ load_items("value", "given_payload(%s, tile.row * params.row_length)").rstrip() }}
     } else if (step.source == 1u) {
-{{ load_items("value", "kept_payload(%s)") -}}
+{{ load_items("value", "kept_payload(%s)").rstrip() }}
     } else {
-{{ load_items("value", "temporary_payloads[%s]") -}}
+{{ load_items("value", "temporary_payloads[%s]").rstrip() }}
     }
 {% endif %}
 {% for batch in range(batches) %}
     workgroupBarrier();
-{{ put_in_order("key", batch, key_words) -}}
+{{ put_in_order("key", batch, key_words).rstrip() }}
     workgroupBarrier();
 {% if kernel and batch == 0 %}
     // Other tiles had the time since `post_count` to post theirs.
@@ -191,21 +191,21 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     let to{{ i }} = {{ moves }}[digit_of(moved{{ i }}, step.mask)] + from{{ i }};
 {% endfor %}
     if (step.destination == 2u) {
-{{ store_items("temporary", "moved", batch) -}}
+{{ store_items("temporary", "moved", batch).rstrip() }}
     } else{{ "" if with_keys else " if (step.is_last == 0u)" }} {
-{{ store_items("keys", "moved", batch) -}}
+{{ store_items("keys", "moved", batch).rstrip() }}
     }
 {% endfor %}
 {% if payload != "none" %}
 {% for batch in range(batches) %}
     workgroupBarrier();
-{{ put_in_order("value", batch, value_words) -}}
+{{ put_in_order("value", batch, value_words).rstrip() }}
     workgroupBarrier();
 {% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
     let taken{{ i }} = {{ ordered("from%d" % i, batch, value_words) }};
 {% endfor %}
     if (step.destination == 2u) {
-{{ store_items("temporary_payloads", "taken", batch) -}}
+{{ store_items("temporary_payloads", "taken", batch).rstrip() }}
     } else {
 {% for i in range(batch * items_per_batch, [batch * items_per_batch + items_per_batch, items] | min) %}
         if (from{{ i }} < count) {

@@ -6,7 +6,7 @@
         return;
     }
 {% if kernel %}
-{{ take_ticket("index") -}}
+{{ take_ticket("index").rstrip() }}
     if (index >= params.tiles) {
 {% if scheduler == "serial" %}
         leave();
