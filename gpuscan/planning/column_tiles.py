@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import gcd
+from operator import index
 
 from gpuscan.elements import min_chunk
 from gpuscan.operators.code import MAX_SHORT_CHARACTERS
@@ -18,6 +19,9 @@ from gpuscan.problem.problem import Problem
 
 # The lanes of a subgroup on most GPUs.
 _LANES = 32
+
+# From so many batches of rows on, it does not matter that the last batch of a reduction is not full.
+_MANY_BATCHES = 4
 
 # Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.
 _LOOK_BACK_BYTES = 4 * (64 + 2)
@@ -122,18 +126,27 @@ def _can_be_wider(spec: ScanSpec, h: Heuristics, chunk: int) -> bool:
     """Return True if an invocation of a reduction can load twice as many columns, and still all rows together."""
     narrowest = min(field.storage_bytes for field in spec.source.fields)
     whole = spec.inner % (2 * chunk) == 0 and 2 * chunk * narrowest <= ACCESS_BYTES
-    together = count_loads(spec, h, 2 * chunk, spec.row_length) == spec.row_length
+    together = spec.row_length <= _most_loads(spec, h, 2 * chunk)
     return whole and together and _count_lines(spec, 2 * chunk) >= h.min_wide_lines
 
 
-def count_loads(spec: ScanSpec, h: Heuristics, chunk: int, rows: int) -> int:
-    """Return how many of its rows an invocation of a reduction loads together, so that all batches are equally large.
-
-    A batch that is larger than the rows that are left loads the last row again and again.
-    """
+def _most_loads(spec: ScanSpec, h: Heuristics, chunk: int) -> int:
+    """Return how many rows an invocation of a reduction loads together, at most."""
     most = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
-    most = max(1, most // (spec.source.storage_bytes * chunk // 4))
-    return -(-rows // -(-rows // most))
+    return max(1, most // (spec.source.storage_bytes * chunk // 4))
+
+
+def count_loads(spec: ScanSpec, h: Heuristics, chunk: int, rows: int) -> int:
+    """Return how many of its rows an invocation of a reduction loads together, so that batches are equally large.
+
+    A batch that is larger than the rows that are left loads the last row again and again, which many rows can bear. The
+    number is even unless it is 1, since the shader loads one row less in the last batch.
+    """
+    most = _most_loads(spec, h, chunk)
+    if most == 1 or rows >= _MANY_BATCHES * most:
+        return most
+    batches = -(-rows // most)
+    return index(-(-rows // (2 * batches)) * 2)  # the shader has the loads one by one
 
 
 def count_chains(spec: ScanSpec, tile: ColumnTile) -> int:
