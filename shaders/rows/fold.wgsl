@@ -1,6 +1,7 @@
 {#- The reduction of a part of a row by an operator that commutes. Lanes load neighbouring chunks of whole words, so a
     row may begin and end within a word. The elements before a part's first whole chunk and after its last one are
-    loaded one by one. The order of combination depends on the lengths alone, so it is the same in each run.
+    loaded one by one. The order of combination depends on the lengths and on where a row begins within a chunk, so it is
+    the same in each run.
     With kernel.tile.columns a row is an array (row_length, inner), and each of its columns is reduced by itself.
     in:  the sources, or the totals of parts -#}
 {% include "shared/arrays.wgsl" %}

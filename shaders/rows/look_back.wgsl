@@ -14,25 +14,34 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 
 var<workgroup> late: atomic<u32>;  // 1 if a post has not come in time
 
-// Combine the posts of the parts before the last one, and its own aggregate. The first lane gets the result.
+// Combine the posts of the parts before the last one, and its own aggregate, in the order of the last dispatch of
+// three_dispatch. The first lane gets the result.
 fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Item {
-    let begin = part + 1u - parts;
-    var total = aggregate;
-    var known = invocation == 0u;
-    for (var other = begin + invocation; other < part; other += LANES) {
-        var post = read_post(aggregate_of(other));
+    if (invocation == 0u) {
+        lane_totals[0] = {{ text.to_shared("aggregate") }};
+    }
+    workgroupBarrier();
+    let own = {{ text.from_shared("lane_totals[0]") }};
+    var total = own;
+    var known = false;
+    for (var other = part + 1u - parts + invocation; other <= part; other += LANES) {
+        var item = own;
+        if (other < part) {
+            var post = read_post(aggregate_of(other));
 {% call wait("post.ready", "given_up()") %}
-        post = read_post(aggregate_of(other));
+            post = read_post(aggregate_of(other));
 {% endcall %}
-        if (!post.ready) {
-            report_timeout();
-            atomicStore(&late, 1u);
-            break;
+            if (!post.ready) {
+                report_timeout();
+                atomicStore(&late, 1u);
+                break;
+            }
+            item = post.item;
         }
-        total = pick(known, join(total, post.item), post.item);
+        total = pick(known, join(total, item), item);
         known = true;
     }
-    return join_lanes(invocation, total, max(1u, parts - 1u));
+    return join_lanes(invocation, total, parts);
 }
 
 {% from "shared/main.wgsl" import main %}

@@ -12,10 +12,21 @@ import gpuscan as gs
 from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
+from gpuscan.planning.tile_shapes import RowTile
 from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
-from tests.oracle import Array, assert_same, boundaries, half_of, one_of, pick_strategies, small_tiles, some
+from tests.oracle import (
+    Array,
+    assert_same,
+    boundaries,
+    half_of,
+    one_of,
+    pick_strategies,
+    safe_strategies,
+    small_tiles,
+    some,
+)
 
 INTEGERS = ("int8", "uint16", "int32", "uint64", "int64")
 FLOATS = ("float16", "bfloat16", "float32")
@@ -159,6 +170,16 @@ def test_other_operators_keep_their_order(device: gs.Device) -> None:
         for strategy in pick_strategies(device, rotation):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))
+
+
+def test_floats_have_the_same_bits_under_every_strategy(device: gs.Device) -> None:
+    """Assert that the last part of a row combines the others as a dispatch of its own does."""
+    tile = RowTile(32, 32, 2, 4, 512)
+    for parts in (2, 31, 32, 33, 79):
+        x = draw_numbers("float32", (3, 512 * parts - 1))
+        wanted = last(device, x, "add", "three_dispatch", axis=1, tile=tile)
+        for strategy in safe_strategies(device):
+            assert_same(last(device, x, "add", strategy, axis=1, tile=tile), wanted, (strategy, parts))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
