@@ -50,12 +50,14 @@ from gpuscan.planning.partition import (
     needs_whole_rows,
     piece_unit,
     pieces,
+    rows_in_whole_units,
     slab_size,
     slabs,
     whole_fits,
 )
 from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
+from gpuscan.planning.tile_shapes import RowTile
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
 from gpuscan.problem.packed_fields import (
@@ -417,10 +419,13 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
             raise row_too_long(context, spec)
-        whole = unit // math.gcd(unit, spec.row_length)
-        if spec.everywhere and together < whole:
+        if isinstance(tile, RowTile):
+            # The order in which a row is reduced depends on where it begins within a chunk.
+            return slabs(spec, 1, tile, rows_in_whole_units(spec, tile.chunk, together) or 1, 1)
+        whole = rows_in_whole_units(spec, unit, together)
+        if spec.everywhere and not whole:
             raise spans_too_long(context, spec)
-        return slabs(spec, 1, tile, together // whole * whole or together, 1)
+        return slabs(spec, 1, tile, whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,7 +34,7 @@ from gpuscan.planning.partition import (
     largest_field,
     piece_unit,
     pieces,
-    rows_between_spans,
+    rows_in_whole_units,
     slab_size,
     slabs,
     whole_fits,
@@ -183,18 +182,26 @@ class _Scan:
     def _run_reduction(self) -> None:
         """Reduce several whole rows at a time, or one long row piece by piece.
 
-        If rows are reduced in another order than the scan's, pieces of rows would change the bits of floats. Rows that
-        are longer than a piece are placed on the device as a whole then, if it can bind them.
+        If rows are reduced in another order than the scan's, it depends on where a row begins within a chunk, and
+        pieces of rows would change the bits of floats. Slabs begin with whole chunks then. If no such slab is as small
+        as a piece, the array is placed on the device as a whole, if it can bind it.
         """
         spec, problem = self._spec, self._problem
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
         tile = self._options.get("tile") or slab_tile(self._executor.context, spec)
         together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
-        needs_whole_rows = isinstance(tile, RowTile) and not spec.combine.order_free and problem.inner == 1
-        if needs_whole_rows and not together and whole_fits(spec, capabilities):
-            self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
-            return
+        row_fits = whole_fits(replace(spec, rows=1), capabilities)
+        if isinstance(tile, RowTile) and not spec.combine.order_free and problem.inner == 1 and row_fits:
+            together = rows_in_whole_units(spec, tile.chunk, together)
+            if (spec.rows == 1 or not together) and whole_fits(spec, capabilities):
+                self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
+                return
+            most = device_piece_length(spec, 1, capabilities) // spec.row_length
+            together = together or rows_in_whole_units(spec, tile.chunk, most) or 1
+        elif not spec.everywhere:
+            # Whole blocks of tiles give the bits of the whole array.
+            together = rows_in_whole_units(spec, unit, together) or together
         if spec.rows == 1:
             length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
             sinks: list[DeviceSink] = []
@@ -204,17 +211,12 @@ class _Scan:
             self._run_parts(pieces(spec, length), spec, sinks=sinks)
             for result, sink in zip(self._results, sinks, strict=True):
                 result[...] = sink.array._read()
-            return
-        if spec.everywhere:
+        elif spec.everywhere:
             self._reduce_everywhere(unit, together)
-            return
-        if together and problem.inner == 1:
-            # Whole blocks of tiles give the bits of the whole array.
-            whole = unit // math.gcd(unit, spec.row_length)
-            together = together // whole * whole or together
+        elif together and problem.inner == 1:
             self._run_parts(slabs(spec, 1, tile, together, 1), spec, inner=1)
-            return
-        self._reduce_row_by_row({**self._options, "tile": tile} if needs_whole_rows else self._options)
+        else:
+            self._reduce_row_by_row()
 
     def _reduce_everywhere(self, unit: int, together: int) -> None:
         """Reduce several rows at a time in the canonical order, in which slabs begin where spans do.
@@ -238,12 +240,12 @@ class _Scan:
             )
             return
         most = device_piece_length(spec, 1, self._executor.context.capabilities) // spec.row_length
-        together = rows_between_spans(spec, unit, together) or rows_between_spans(spec, unit, most)
+        together = rows_in_whole_units(spec, unit, together) or rows_in_whole_units(spec, unit, most)
         if not together and spec.rows > most:
             raise spans_too_long(self._executor.context, spec)
         self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together or spec.rows, 1), spec, inner=1)
 
-    def _reduce_row_by_row(self, options: PlanOptions) -> None:
+    def _reduce_row_by_row(self) -> None:
         problem = self._problem
         moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.numpy_leaves]
         others = moved[0].shape[: len(problem.shape) - 1]
@@ -258,7 +260,9 @@ class _Scan:
                 seeds=None if seeds is None else tuple(seed[row : row + 1] for seed in seeds),
             )
             outputs = [result[row : row + 1] for result in self._results]
-            scan_host(self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **options)
+            scan_host(
+                self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
+            )
 
     # ----- Slabs of rows and columns
 

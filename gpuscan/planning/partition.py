@@ -103,7 +103,7 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
     return unit
 
 
-def rows_between_spans(spec: ScanSpec, unit: int, most: int) -> int:
+def rows_in_whole_units(spec: ScanSpec, unit: int, most: int) -> int:
     """Return the largest number of rows up to `most` that are whole units of elements; 0 if there is none."""
     whole = unit // math.gcd(unit, spec.row_length)
     return most // whole * whole

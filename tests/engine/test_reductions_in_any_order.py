@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 
 import gpuscan as gs
 from gpuscan.elements import LEAF, Structure, element_of
@@ -196,3 +197,29 @@ def test_long_rows_of_floats(device: gs.Device, dtype: str) -> None:
         assert_same(gs.reduce(gpu.asarray(wide)[..., 3:], axis=-1).numpy(), got)
         assert_same(gs.reduce(x, axis=-1, device=gpu), got)
         assert_same(last(gpu, x, "add", "auto", axis=len(rows), piece_bytes=1 << 20).reshape(got.shape), got)
+
+
+@pytest.mark.parametrize("length", [10_001, 10_002])
+def test_rows_that_begin_within_chunks(adapter: wgpu.GPUAdapter, length: int) -> None:
+    """Assert that slabs of rows have the bits of the whole array, on the device and from NumPy."""
+    whole = as_gpu(gs.Device(adapter))
+    x = draw_numbers("float32", (350, length))
+    wanted = gs.reduce(whole.asarray(x), axis=1).numpy()
+    np.testing.assert_allclose(wanted, x.sum(axis=1, dtype=np.float64), rtol=1e-4, atol=1e-3)
+    for rows in (0, 1, 3, 7):
+        got = last(whole, x, "add", "auto", axis=1, piece_bytes=max(1, 4 * rows * length))
+        assert_same(got, wanted, rows)
+    small = as_gpu(gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 4 << 20}))
+    assert_same(gs.reduce(small.asarray(x), axis=1).numpy(), wanted)
+    assert_same(gs.reduce(x, axis=1, device=small), wanted)
+    for rows in (1, 3):
+        assert_same(last(small, x, "add", "auto", axis=1, piece_bytes=4 * rows * length), wanted, rows)
+
+
+def test_rows_that_are_longer_than_a_binding(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that such rows are reduced piece by piece, in the order of the scan, however many there are."""
+    small = as_gpu(gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 8 << 20}))
+    x = draw_numbers("float32", (2, (9 << 20) // 4))
+    got = gs.reduce(x, axis=1, device=small)
+    assert_same(got, np.stack([gs.reduce(row, device=small) for row in x]))
+    np.testing.assert_allclose(got, x.sum(axis=1, dtype=np.float64), rtol=1e-4, atol=0.01)
