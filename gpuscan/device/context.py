@@ -587,7 +587,8 @@ class DeviceContext:
                 with self.lock:
                     self._uniforms.keep(kept, binding)
         if self.recording is not None:
-            changing = content if type(content) is Size else numbers if isinstance(numbers, Expression) else None
+            changes = isinstance(numbers, Expression) and numbers.parameters is self.recording.parameters
+            changing = numbers if changes else content if type(content) is Size else None
             self.recording.constant(binding.buffer, content=changing)
         return binding
 

@@ -31,7 +31,7 @@ from gpuscan.device.steps import (
     SlotDispatch,
     Step,
 )
-from gpuscan.operators.parameters import Expression
+from gpuscan.operators.parameters import Computation, Expression
 from gpuscan.sizes import Size, SizeFormula, SizeTrace
 
 if TYPE_CHECKING:
@@ -305,19 +305,26 @@ class ProgramTemplate:
         parts: the arguments of `Program`, which may contain sizes.
         form: what is made of the outputs, which may contain sizes.
         trace: what is computed of the sizes of the call; None if there are none.
+        compute: computes the contents of the changing constants; None if there are none.
     """
 
-    def __init__(self, parts: tuple[Any, ...], form: object, trace: SizeTrace | None) -> None:
-        self._parts = parts, form
+    def __init__(
+        self, parts: tuple[Any, ...], form: object, trace: SizeTrace | None, compute: Computation | None
+    ) -> None:
+        self._compute = compute
+        self._parts = parts, form, () if compute is None else compute.constants
         self.owners: tuple[object, ...] = parts[2]
         self._formula = None if trace is None else SizeFormula(trace, self._parts)
 
-    def program(self, context: Submitting, sizes: Sequence[int]) -> tuple[Program, Any] | None:
-        """Return the program and the form for these sizes; None if calls of these sizes have another program."""
+    def program(self, context: Submitting, sizes: Sequence[int]) -> tuple[Program, Any, Computation | None] | None:
+        """Return the program for these sizes, the form, and what computes the contents of its changing constants.
+
+        Calls of sizes for which it returns None have another program.
+        """
         filled = self._parts if self._formula is None else self._formula(sizes)
         if filled is None:
             return None
-        (items, constants, owners, outputs, scratch, runs, validation_flags, nbytes), form = filled
+        (items, constants, owners, outputs, scratch, runs, validation_flags, nbytes), form, numbers = filled
         constants, owners = list(constants), list(owners)
         for index, content in enumerate(constants):
             if type(content) is bytes and owners[index] is None:
@@ -333,7 +340,9 @@ class ProgramTemplate:
                 constants[index] = owner.buffer
                 validation_flag = validation_flag._replace(array=_Words(owner.buffer, 0, owner.nbytes, owner))
             checks.append(validation_flag)
-        return Program(items, constants, owners, outputs, scratch, runs, checks, nbytes), form
+        program = Program(items, constants, owners, outputs, scratch, runs, checks, nbytes)
+        compute = self._compute
+        return program, form, None if compute is None else compute.with_constants(numbers)
 
 
 # ----- Recordings
@@ -400,8 +409,6 @@ class Recording:
         sizes: SizeTrace | None = None,
     ) -> None:
         self.parameters, self.sizes = parameters, sizes
-        # What gives the contents of each `ChangingConstant` of the program.
-        self.contents: list[Expression] = []
         self.thread = threading.get_ident()
         self.active = True
         # The slot of a buffer, by the buffer's id, at this point of the call. Buffers of the pool stay alive.
@@ -526,7 +533,7 @@ class Recording:
         for slot in used:
             if slot.role == "argument":
                 slot.number = slot.index
-        self.contents = [slot.content for slot in constants if isinstance(slot.content, Expression)]
+        contents = [slot.content for slot in constants if isinstance(slot.content, Expression)]
         parts = (
             tuple([self._item(item) for item in self._items]),
             tuple([_constant(slot) for slot in constants]),
@@ -537,7 +544,7 @@ class Recording:
             tuple([(constants.index(self._slots[id(flag.array.buffer)]), flag) for flag in self._validation_flags]),
             self._nbytes,
         )
-        return ProgramTemplate(parts, form, self.sizes)
+        return ProgramTemplate(parts, form, self.sizes, Computation(contents) if contents else None)
 
     def _item(self, item: _RecordedStep | _RecordedRun) -> Item:
         if isinstance(item, _RecordedRun):

@@ -123,40 +123,39 @@ class _Family:
     """The programs of a key for arrays of any sizes.
 
     Attributes:
-        templates: the programs, each with the computation of its changing constants. A program is right for all sizes
-            for which gpuscan's code takes the same decisions. The last one was used most recently.
+        templates: the programs. A program is right for all sizes for which gpuscan's code takes the same decisions. The
+            last one was used most recently.
     """
 
     def __init__(self) -> None:
-        self.templates: list[tuple[ProgramTemplate, Computation | None]] = []
+        self.templates: list[ProgramTemplate] = []
         # The number of templates that were added since a call of other sizes used one.
         self._unused = 0
 
     @property
     def owners(self) -> list[object]:
         """The memory of the constants of the programs."""
-        return [owner for template, _ in self.templates for owner in template.owners]
+        return [owner for template in self.templates for owner in template.owners]
 
     @property
     def is_open(self) -> bool:
         """True if a call of new sizes shall be recorded for any sizes. Some calls need a program for each size."""
         return self._unused < _MAX_UNUSED
 
-    def keep(self, template: ProgramTemplate, compute: Computation | None) -> None:
+    def keep(self, template: ProgramTemplate) -> None:
         """Keep a program that was recorded for any sizes."""
         self._unused += 1
-        self.templates.append((template, compute))
+        self.templates.append(template)
         del self.templates[:-_MAX_TEMPLATES]
 
     def find(self, context: DeviceContext, sizes: Sequence[int]) -> _Kept | None:
         """Return the program for these sizes; None if there is none."""
         for number in range(len(self.templates) - 1, -1, -1):
-            template, compute = self.templates[number]
-            program_and_form = template.program(context, sizes)
-            if program_and_form is not None:
+            filled = self.templates[number].program(context, sizes)
+            if filled is not None:
                 self._unused = 0
                 self.templates.append(self.templates.pop(number))
-                return _Kept(*program_and_form, compute)
+                return _Kept(*filled)
         return None
 
 
@@ -280,13 +279,12 @@ def _keep(
             variants = programs.keep(key, _Variants(revealed.values(), known.integers))
         if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)
-    compute = Computation(recording.contents) if recording.contents else None
     family = programs.find(key) or programs.keep(key, _Family())
     if recording.sizes is not None:
-        family.keep(template, compute)
-    program_and_form = template.program(context, sizes)
-    if program_and_form is not None:
-        programs.keep((key, sizes), _Kept(*program_and_form, compute))
+        family.keep(template)
+    filled = template.program(context, sizes)
+    if filled is not None:
+        programs.keep((key, sizes), _Kept(*filled))
 
 
 # ----- Sizes

@@ -17,10 +17,9 @@ from gpuscan.device.reports import Run, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, describe_run, parameters
 from gpuscan.device.transfer import round_up
-from gpuscan.operators.parameters import Expression, derive
+from gpuscan.operators.parameters import QUIET, Expression, derive
 from gpuscan.planning.plan import grid_of
 from gpuscan.sizes import apply
-from gpuscan.sizes import reveal as reveal_size
 
 if TYPE_CHECKING:
     import wgpu
@@ -260,8 +259,9 @@ def uniform_of(context: DeviceContext, numbers: Sequence[Any]) -> Binding:
 
     Numbers can be expressions of the call's parameters.
     """
-    if any(isinstance(each, Expression) for each in numbers):
-        return context.uniform(derive(_words, *map(reveal_size, numbers)))
+    for each in numbers:
+        if type(each) is Expression:
+            return context.uniform(derive(_words, *[each.beside(number) for number in numbers]))
     return context.uniform(apply(_words, *numbers))
 
 
@@ -269,6 +269,9 @@ def _words(*numbers: int) -> bytes:
     """Return 32-bit numbers as the bytes of whole vec4s."""
     count = round_up(len(numbers), 4)
     return struct.pack(f"<{count}I", *[number % 2**32 for number in numbers], *[0] * (count - len(numbers)))
+
+
+QUIET.add(_words)
 
 
 # The buffer that arrays/length.wgsl writes: the parameters of the run, the index of the length, and the grid.

@@ -8,6 +8,7 @@ comparison, or the exponent of a power. They are revealed, and become a part of 
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -64,10 +65,11 @@ class Expression:
 
     Attributes:
         parameters: the floats.
-        function: computes the value from the operands; None for one of the floats.
+        function: computes the value from the operands; None for one of the floats, and for a size.
         operands: expressions and constants.
         value: the value for the floats that the call has.
-        structure: what is computed from which floats; the index of the float for one of them.
+        structure: what is computed from which floats; the index of the float for one of them. A size has `Size` and its
+            index.
         size: the number of operations.
     """
 
@@ -101,6 +103,12 @@ class Expression:
     def is_revealed(self) -> bool:
         """True if all programs of the call depend on the value."""
         return self.structure in self.parameters.revealed
+
+    def beside(self, number: Any) -> Any:
+        """Return a size as an expression of the same call, to compute bytes of both; any other value as it is."""
+        if type(number) is not Size:
+            return number
+        return Expression(self.parameters, None, (), number, (Size, number.index))
 
     def reveal(self) -> Any:
         """Return the value, on which the program depends from now on."""
@@ -196,7 +204,8 @@ _PYTHON_TYPES = frozenset({bool, int, float, bytes})
 def _is_quiet(expression: Expression) -> bool:
     """Return True if NumPy never warns while a step is computed."""
     function, operands = expression.function, expression.operands
-    if not {type(operand.value) for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
+    # A size has the class of its number.
+    if not {operand.value.__class__ for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
         return False
     is_of_python = isinstance(function, (type(operator.add), operator.methodcaller))
     return is_of_python or function in QUIET or getattr(function, "pack", None) is not None
@@ -211,6 +220,7 @@ class Computation:
     Attributes:
         values: a function that returns the values of the expressions for the floats of a call; `FAILED` for each that
             is not defined for these floats.
+        constants: what else it computes from. Sizes among these need their numbers, as `with_constants` takes them.
     """
 
     def __init__(self, expressions: Iterable[Expression]) -> None:
@@ -228,9 +238,10 @@ class Computation:
             if type(operand) is not Expression:
                 constants.append(operand)
                 return ~(len(constants) - 1)
-            if operand.function is None:
-                assert isinstance(operand.structure, int)
+            if type(operand.structure) is int:
                 return operand.structure
+            if operand.function is None:
+                return index_of(operand.value)
             if operand.structure not in step_numbers:
                 operands = [index_of(item) for item in operand.operands]
                 steps.append((operand.function, operands))
@@ -245,11 +256,20 @@ class Computation:
             return ~number if number < 0 else len(constants) + number
 
         results = [index_of(item) for item in given]
-        self._constants = constants
+        self.constants = tuple(constants)
         self._steps: list[tuple[Any, tuple[int, ...]]] = [
             (function, tuple(map(index, given))) for function, given in steps
         ]
         self._results = [index(item) for item in results]
+
+    def with_constants(self, constants: tuple[object, ...]) -> Computation:
+        """Return the same computation with other constants."""
+        if constants is self.constants:
+            return self
+        other = copy.copy(self)
+        other.constants, other._last = constants, ((), [])
+        other.values = getattr(other, self.values.__name__)
+        return other
 
     def _compute_quietly(self, floats: Sequence[object]) -> list[object]:
         """Return the values without NumPy's warnings. Entering and leaving this state takes three Python calls."""
@@ -266,7 +286,7 @@ class Computation:
         return results
 
     def _compute(self, floats: Sequence[object]) -> list[object]:
-        values: list[Any] = [*self._constants, *floats]
+        values: list[Any] = [*self.constants, *floats]
         value_of = values.__getitem__
         failed = False
         as_array, read = np.asarray, np.frombuffer

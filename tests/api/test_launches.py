@@ -266,6 +266,21 @@ def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPa
         assert_same(array, expected, kind)
 
 
+@pytest.mark.usefixtures("without_collections")
+def test_a_new_length_beside_a_new_number(device: gs.Device) -> None:
+    """Assert that lengths and integers change in one program, where a buffer of it holds both."""
+    x = np.random.default_rng(3).random(4096, dtype=np.float32)
+    a = device.asarray(x)
+    for number in range(6):
+        gs.histogram(a, 10, (0, number + 1))
+    calls, results = [], []
+    for number in range(8):
+        part, limits = a[: 2000 + 37 * number], (0, number % 3 + 2)
+        calls.append(Counted().of(lambda x=part, to=limits: results.append(gs.histogram(x, 10, to)[0])))  # type: ignore[misc]
+        assert_same(results[-1].numpy(), np.histogram(part.numpy(), 10, limits)[0].astype(results[-1].dtype))
+    assert max(calls[4:]) <= NEW_FIRST + NEW_EACH_STAGE, calls
+
+
 def test_scans_of_groups(device: gs.Device) -> None:
     """Assert that scans of long arrays launch one program for any number of labels, which the GPU counts."""
     length = group_heuristics_for(device.capabilities.adapter_type).min_counted_elements
