@@ -19,7 +19,17 @@ from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.program import Program, ProgramTemplate, Recording
-from gpuscan.operators.parameters import FAILED, INTEGERS, Computation, Expression, Parameters, parameters_of
+from gpuscan.operators.parameters import (
+    FAILED,
+    ONCE_CHANGED,
+    ClosedArray,
+    Computation,
+    Expression,
+    Parameters,
+    bits_of,
+    derive,
+    parameters_of,
+)
 from gpuscan.sizes import SizeTrace, apply, concrete
 
 if TYPE_CHECKING:
@@ -105,8 +115,9 @@ class _Variants:
 
     Args:
         expressions: compute these values from the numbers of a call.
-        integers: the integers of all calls so far, which are among these values; None once they have changed. Most
-            calls of a key always have the same integers, so they are parameters of a program only after that.
+        integers: the integers and the arrays of closures of all calls so far, which are among these values; None once
+            they have changed. Most calls of a key always have the same, so they are parameters of a program only after
+            that.
     """
 
     def __init__(self, expressions: Iterable[Expression] = (), integers: tuple[object, ...] | None = None) -> None:
@@ -252,10 +263,14 @@ def _record(
 
 
 def _parameters_for(context: DeviceContext, key: Hashable, floats: Sequence[object], functions: Hashable) -> Parameters:
-    """Return the parameters of a call that is to be recorded: its floats, and its integers if they have changed."""
+    """Return the parameters of a call that is to be recorded: its floats, and what else has changed."""
     programs = context.programs
     parameters, variants = parameters_of(functions, floats), programs.get(key)
-    integers = [leaf for leaf in parameters.leaves if type(leaf.value) in INTEGERS]
+    integers: list[Any] = [
+        derive(bits_of, leaf) if type(value) is ClosedArray else leaf
+        for leaf, value in zip(parameters.leaves, floats, strict=True)
+        if type(value) in ONCE_CHANGED
+    ]
     if not integers:
         return parameters
     values = tuple([leaf.value for leaf in integers])

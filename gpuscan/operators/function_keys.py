@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.parameters import NUMBERS, Expression, Parameter, Parameters, Switch, is_replaced
+from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameters import NUMBERS, ClosedArray, Expression, Parameter, Parameters, Switch, is_replaced
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
@@ -21,7 +22,7 @@ NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: torch is not imported here.
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 # Arrays up to this many bytes are compared by their numbers.
-_MAX_ARRAY_BYTES = 1024
+MAX_ARRAY_BYTES = 1024
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
@@ -59,9 +60,9 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the numbers of Python and NumPy, except bools, that the function and the functions in
-            it read from closures, defaults, modules, or a `functools.partial`, also in tuples. Their order is the order
-            in which `with_parameters` replaces them. The key does not have their values then.
+        floats: a list that gets the numbers of Python and NumPy, except bools, and the short arrays that the function
+            and the functions in it read from closures, defaults, modules, or a `functools.partial`, also in tuples.
+            Their order is the order in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):
@@ -100,6 +101,9 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         if is_replaced(value):
             leaf = next(leaves)
             return Parameter(leaf) if type(leaf) is Expression else leaf
+        if _is_short(value):
+            leaf = next(leaves)
+            return ParameterArray(leaf) if type(leaf) is Expression else leaf
         if value_type is tuple:
             return tuple(map(replacement, value))
         if value_type is partial:
@@ -122,6 +126,11 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         return made
 
     return Switch(function, replacement(function), parameters)
+
+
+def _is_short(value: Any) -> bool:
+    """Return True for an array of NumPy that can be a parameter."""
+    return type(value) is np.ndarray and value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_ARRAY_BYTES
 
 
 def never_changes(function: object) -> bool:
@@ -153,6 +162,9 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
     if floats is not None and value_type in NUMBERS and is_replaced(value):
         floats.append(value)
         return Parameter, value_type
+    if floats is not None and _is_short(value):
+        floats.append(value.view(ClosedArray))
+        return ClosedArray, value.dtype, value.shape
     if value_type is Switch:
         return _value_key(value.with_parameters, numbers, within, floats)
     if value_type is ModuleType and _is_of_fixed(value.__name__):
@@ -167,7 +179,7 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
             return value_type, repr(value)
         if (value_type.__module__, value_type.__name__) in _CONSTANTS:
             return value_type, repr(value)
-        if value_type is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+        if value_type is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if value_type is tuple:
         return tuple([_value_key(part, numbers, within, floats) for part in value])

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from types import EllipsisType, NoneType
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.operators.parameters import FLOATS, INTEGERS, QUIET, Expression, Parameter, derive, reveal
+from gpuscan.operators.parameters import (
+    FLOATS,
+    INTEGERS,
+    PYTHON_NUMBERS,
+    QUIET,
+    Expression,
+    Parameter,
+    derive,
+    has_own_form,
+    reveal,
+)
+
+# False for NumPy 1, which promotes numbers by their values as well. So it reads the numbers.
+_BY_DTYPE = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
 
 
 class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -44,8 +58,17 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Return the array, broadcast to a shape."""
         return self if shape == self.shape else self.derive(_broadcast_to, shape)
 
-    def __getitem__(self, index: object) -> Any:
-        return self.derive(_item, index)
+    def __getitem__(self, index: Any) -> Any:
+        if not {int, slice, EllipsisType, NoneType}.issuperset(map(type, index if type(index) is tuple else (index,))):
+            return np.asarray(self)[index]
+        return self.derive(operator.getitem, index)
+
+    def numbers(self) -> AnyArray:
+        """Return an array of objects, with the expression of each number."""
+        whole = np.empty(self.shape, object)
+        for index in np.ndindex(self.shape):
+            whole[index] = derive(operator.getitem, self.expression, index)
+        return whole
 
     def derive(self, function: Callable[..., AnyArray], *constants: object) -> HostArray:
         """Return the array that a function of this one and of constants returns.
@@ -76,8 +99,43 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.array(self.expression.value, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
+        if any(has_own_form(operand) for operand in inputs if not isinstance(operand, ParameterArray)):
+            return NotImplemented
+        if _BY_DTYPE and method == "__call__" and not options and ufunc.nout == 1 and all(map(_is_operand, inputs)):
+            return compute_array(
+                ufunc, *[each.expression if isinstance(each, ParameterArray) else each for each in inputs]
+            )
         arguments = [np.asarray(argument) if isinstance(argument, ParameterArray) else argument for argument in inputs]
         return getattr(ufunc, method)(*arguments, **options)
+
+    # ----- Python reads the array.
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
+
+    def __float__(self) -> float:
+        return float(np.asarray(self))
+
+    def __complex__(self) -> complex:
+        return complex(np.asarray(self))
+
+    def __index__(self) -> int:
+        return operator.index(np.asarray(self))
+
+    def __len__(self) -> int:
+        return len(np.asarray(self)) if not self.shape else self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    def __contains__(self, number: object) -> bool:
+        return number in np.asarray(self)
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+    def __format__(self, form: str) -> str:
+        return format(np.asarray(self), form)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -289,6 +347,13 @@ def _reveal_leaves(expression: Expression) -> None:
             _reveal_leaves(operand)
 
 
+def _is_operand(value: object) -> bool:
+    """Return True for what arithmetic with an array of parameters is recorded for."""
+    return (
+        isinstance(value, (ParameterArray, np.generic)) or type(value) in PYTHON_NUMBERS or is_number_parameter(value)
+    )
+
+
 def _array_of(value: object) -> Any:
     # What takes too many operations is revealed already, and is a constant.
     return ParameterArray(value) if isinstance(value, Expression) else value
@@ -334,10 +399,6 @@ def _word(array: AnyArray, index: int) -> int:
 
 def _join_numbers(*numbers: object) -> AnyArray:
     return np.array(numbers)
-
-
-def _item(array: AnyArray, index: tuple[int, ...]) -> AnyArray:
-    return np.asarray(array[index])
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ from gpuscan.sizes import reveal as reveal_size
 T = TypeVar("T")
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
-_NUMBERS = frozenset({bool, int, float, complex})
+PYTHON_NUMBERS = frozenset({bool, int, float, complex})
 # The types of the floats and complex numbers that are parameters. NumPy's keep their dtype.
 FLOATS = frozenset({float, complex, np.float16, np.float32, np.float64, np.complex64})
 # The types of the integers that are parameters once they have changed.
@@ -338,7 +338,8 @@ class Parameters:
 
     Args:
         floats: their values, in the order in which `gpuscan.operators.function_keys` finds them.
-        integers: False to leave the integers as they are. Later calls of the same program have to have the same.
+        integers: False to leave integers and arrays of closures as they are. Later calls of the same program have to
+            have the same.
 
     Attributes:
         floats: as above.
@@ -348,11 +349,11 @@ class Parameters:
 
     def __init__(self, floats: Sequence[object], integers: bool = True) -> None:
         # The caller may write to its arrays later.
-        self.floats = tuple([value.copy() if type(value) is np.ndarray else value for value in floats])
+        self.floats = tuple([np.array(value) if isinstance(value, np.ndarray) else value for value in floats])
         self.revealed: dict[Hashable, Expression] = {}
         self.leaves: list[Any] = [
-            Expression(self, None, (), value, index) if integers or type(value) not in INTEGERS else value
-            for index, value in enumerate(self.floats)
+            Expression(self, None, (), value, index) if integers or type(given) not in ONCE_CHANGED else value
+            for index, (value, given) in enumerate(zip(self.floats, floats, strict=True))
         ]
 
     def reveal_all(self) -> None:
@@ -360,6 +361,13 @@ class Parameters:
         for leaf in self.leaves:
             reveal(leaf)
 
+
+class ClosedArray(np.ndarray[Any, Any]):
+    """A short array of NumPy that a function closes over. It is a parameter once it has changed, as an integer is."""
+
+
+# The types of the numbers that are parameters only once they have changed.
+ONCE_CHANGED = INTEGERS | {ClosedArray}
 
 _sets: RecentValues[Hashable, Parameters] = RecentValues(_MAX_SETS)
 _lock = threading.Lock()
@@ -452,7 +460,7 @@ def _operation(function: Callable[..., object], *, swapped: bool = False) -> Cal
     """Return a method of `Parameter` that records a function of it and of a Python number."""
 
     def method(self: Parameter, other: object) -> object:
-        if type(other) is not Parameter and type(other) not in _NUMBERS:
+        if type(other) is not Parameter and type(other) not in PYTHON_NUMBERS:
             return NotImplemented
         return _record(function, other, self) if swapped else _record(function, self, other)
 
@@ -518,13 +526,13 @@ class Parameter:
     def __pow__(self, other: object, modulus: object = None) -> object:
         if modulus is None and type(other) is int:
             return _record(operator.pow, self, other)
-        if type(other) is not Parameter and type(other) not in _NUMBERS:
+        if type(other) is not Parameter and type(other) not in PYTHON_NUMBERS:
             return NotImplemented
         # Whether the result is a float or complex depends on the values.
         return pow(reveal(self), reveal(other), modulus)
 
     def __rpow__(self, other: Any) -> object:
-        return pow(other, reveal(self)) if type(other) in _NUMBERS else NotImplemented
+        return pow(other, reveal(self)) if type(other) in PYTHON_NUMBERS else NotImplemented
 
     def __neg__(self) -> object:
         return _record(operator.neg, self)
@@ -558,7 +566,7 @@ class Parameter:
         return np.array(reveal(self), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        if any(_has_own_form(operand) for operand in inputs):
+        if any(has_own_form(operand) for operand in inputs):
             return NotImplemented
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
@@ -570,9 +578,9 @@ class Parameter:
         return function(*_reveal_all(args), **_reveal_all(options))
 
 
-def _has_own_form(value: object) -> bool:
+def has_own_form(value: object) -> bool:
     """Return True for an operand of a ufunc that says itself what the ufunc does."""
-    return not isinstance(value, (Parameter, np.ndarray, np.generic)) and hasattr(value, "__array_ufunc__")
+    return hasattr(value, "__array_ufunc__") and not isinstance(value, (Parameter, np.ndarray, np.generic))
 
 
 def _reveal_all(value: Any) -> Any:

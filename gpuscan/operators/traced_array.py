@@ -17,6 +17,7 @@ from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
+from gpuscan.operators.parameter_array import ParameterArray, arrays_hold
 from gpuscan.operators.parameters import FLOATS, INTEGERS, Parameter, derive, is_between, reveal
 from gpuscan.operators.source_location import SingleNumberError, operator_error, running_line
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
@@ -371,6 +372,8 @@ def constant(graph: Graph, value: object, scalar: Scalar) -> Traced:
         nodes = np.empty((), dtype=object)
         nodes[()] = graph.constant(value._expression, scalar)
         return Traced(graph, nodes, scalar)
+    if isinstance(value, ParameterArray):
+        return elementwise(graph, lambda number: graph.constant(number, scalar), [value.numbers()], scalar)
     value = reveal(value)
     if isinstance(value, Python) and not isinstance(value, np.generic):
         check_fits(value, scalar)
@@ -471,7 +474,7 @@ def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
     if type(value) is Parameter and value.number_type in _NUMBERS:
         return np.dtype(value.number_type)
     value = reveal(value)
-    dtype = np.asarray(value).dtype
+    dtype = value.dtype if isinstance(value, ParameterArray) else np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
 
 
@@ -482,10 +485,14 @@ def common_dtype(operands: Sequence[type | AnyDType]) -> AnyDType:
 
 def is_exact_constant(value: object) -> bool:
     """Return True for a float64 array such as ``np.eye(2)``, which float32 holds exactly: it takes the other's type."""
-    if not isinstance(value, np.ndarray) or not value.ndim or value.dtype != np.float64:
+    if not isinstance(value, (np.ndarray, ParameterArray)) or not value.ndim or value.dtype != np.float64:
         return False
+    return arrays_hold(_is_exact, value)
+
+
+def _is_exact(array: AnyArray) -> bool:
     with np.errstate(over="ignore"):
-        return bool(np.array_equal(value, value.astype(np.float32), equal_nan=True))
+        return np.array_equal(array, array.astype(np.float32), equal_nan=True)
 
 
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:

@@ -28,7 +28,7 @@ from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.operator import name_of
-from gpuscan.operators.parameters import reveal
+from gpuscan.operators.parameters import Switch, reveal
 from gpuscan.operators.source_location import operator_error, quote_definition, running_line
 from gpuscan.operators.trace import TableIndexError, call_twice, structure_of
 from gpuscan.operators.traced_array import COMPARISONS, Traced, constant, find_scalar, is_weak, join_numbers
@@ -129,7 +129,12 @@ def trace_step(
     try:
         graph, value = call_twice(_follow_branches(function), [carry, source], name, whole=True)
     except TableIndexError:
-        tables = _with_tables(function)
+        known = function
+        if type(function) is Switch:
+            # What a table says decides how the step is traced.
+            function.parameters.reveal_all()
+            known = function.__wrapped__
+        tables = _with_tables(known)
         if tables is None:
             raise
         graph, value = call_twice(_follow_branches(tables), [carry, source], name, whole=True)
