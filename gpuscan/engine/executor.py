@@ -80,6 +80,7 @@ class Executor:
         shared_buffers = SharedBuffers(context, job, self.kept_arrays)
         write_backs = WriteBacks()
         clean = waits = False
+        largest: Part | None = None
 
         def await_parts(most: int) -> Iterator[Part]:
             """Yield the parts that are done, until at most `most` are being written back."""
@@ -99,8 +100,10 @@ class Executor:
                 # To read results, or a report that may tell of a failure.
                 if shared_buffers.has_host_arrays or self.needs_report(self._plan_of(job, part)):
                     waits = True
+                    # A later part may be larger: the slabs at the ends of rows are narrow.
+                    largest = part if largest is None or part.length > largest.length else largest
                     if not idle:
-                        taken.append(self._buffers(job, part))
+                        taken.append(self._buffers(job, largest))
                         idle.append(taken[-1])
                     buffers = idle.pop()
                 flight = Flight(number, part, buffers)

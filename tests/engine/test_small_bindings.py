@@ -72,3 +72,11 @@ def test_initial_values_larger_than_a_binding(small: gs.Device, options: dict[st
     with pytest.raises(gs.GpuscanError, match="Scan fewer rows at a time"):
         plan(small.asarray(x))
     assert_same(gs.scan(x + 1, axis=1, device=small)[:, 1], np.full(len(x), 2, np.uint8))
+
+
+@pytest.mark.parametrize(("length", "columns"), [(127, 2100), (16_000, 17)])
+def test_several_arrays_of_wide_and_narrow_slabs(small: gs.Device, length: int, columns: int) -> None:
+    """Assert that the buffers of the narrow last slab of one array are not used for the wide ones of the next."""
+    x = np.random.default_rng(0).integers(-9, 9, (5, length, columns)).astype(np.int32)
+    assert_same(gs.scan(x, axis=1, device=small), x.cumsum(axis=1, dtype=np.int32))
+    assert_same(gs.reduce(x, "maximum", axis=1, device=small), x.max(axis=1))
