@@ -215,8 +215,9 @@ def slab_size(
         together, columns = max(1, min(outer, most // (length * inner))), inner
         if most // length < inner:
             together, columns = 1, most // length
-            # Narrow numbers of neighbouring columns share words, so a slab takes whole words of them.
-            columns = columns // 4 * 4 if columns >= 4 else columns // chunk * chunk
+            # Narrow numbers of neighbouring columns share words, so a slab takes whole words of them, and whole chunks.
+            unit = max(4, chunk)
+            columns = columns // unit * unit if columns >= unit else columns // chunk * chunk
             if columns == 0:
                 return 0, 0
         part = replace(spec, rows=together * columns, inner=columns if spec.inner > 1 else 1)

@@ -9,6 +9,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from tests.harness.devices import as_gpu
 from tests.oracle import assert_same, ufunc_scan
 
 
@@ -80,3 +81,11 @@ def test_several_arrays_of_wide_and_narrow_slabs(small: gs.Device, length: int, 
     x = np.random.default_rng(0).integers(-9, 9, (5, length, columns)).astype(np.int32)
     assert_same(gs.scan(x, axis=1, device=small), x.cumsum(axis=1, dtype=np.int32))
     assert_same(gs.reduce(x, "maximum", axis=1, device=small), x.max(axis=1))
+
+
+def test_slabs_of_wide_chunks(small: gs.Device) -> None:
+    """Assert that slabs are whole chunks where invocations take many neighbouring columns, as they do on GPUs."""
+    gpu = as_gpu(small)
+    x = np.random.default_rng(0).integers(0, 255, (3, 16 * 66_000)).astype(np.uint8)
+    for array in (x, gpu.asarray(x)):
+        assert_same(np.asarray(gs.reduce(array, "maximum", axis=0, device=gpu)), x.max(axis=0))
