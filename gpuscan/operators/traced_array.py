@@ -314,7 +314,7 @@ class Traced(ArrayOperators):
                 f"{name_of_function(function)} is not traced; write it with NumPy's ufuncs and those that are: {names}"
             )
         try:
-            return traced(*args, **options)
+            return traced(*map(reveal, args) if has_size(args) else args, **options)
         except TypeError as error:
             raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
 

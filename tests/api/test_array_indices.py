@@ -112,6 +112,16 @@ def test_writes_through_views(device: gs.Device, dtype: Any) -> None:
     assert_same(a, x)
 
 
+def test_indices_are_brought_into_arrays_of_several_lengths(device: gs.Device) -> None:
+    """Compare the modes of np.take with NumPy's, for lengths that follow each other."""
+    x, index = numbers("int32", 500), np.random.default_rng(1).integers(-900, 900, 70).astype(np.int32)
+    a, on_device = device.asarray(x), device.asarray(index)
+    modes: tuple[Any, ...] = ("wrap", "clip")
+    for length in (100, 200, 300, 400):
+        for mode in modes:
+            assert_same(np.take(a[:length], on_device, mode=mode), np.take(x[:length], index, mode=mode))
+
+
 def test_the_last_of_equal_indices_counts(device: gs.Device) -> None:
     """Put values at random indices, most of them more than once, and compare with NumPy's loop."""
     rng = np.random.default_rng(1)
