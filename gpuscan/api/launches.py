@@ -281,6 +281,7 @@ def launchable(
             are sizes of the program.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
+            In a bundle that holds arrays on a device, the others are uploaded for all parameters.
         upload: uploads the other arguments in NumPy that have to be checked or converted before.
     """
     parameters = inspect.signature(function).parameters
@@ -451,10 +452,15 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
         return None
     return [
         (option, _upload_leaves(value, beside, option in short))
-        if (type(option) is int or option in data) and (type(value) is np.ndarray or isinstance(value, _BUNDLES))
+        if isinstance(value, (np.ndarray, *_BUNDLES)) and (type(option) is int or option in data or _is_mixed(value))
         else (option, value)
         for option, value in given
     ]
+
+
+def _is_mixed(value: object) -> bool:
+    """Return True for a bundle with an array on a device. Its other arrays are uploaded, as its results are there."""
+    return isinstance(value, _BUNDLES) and any(map(is_array, value.values() if isinstance(value, dict) else value))
 
 
 def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:

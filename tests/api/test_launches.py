@@ -548,6 +548,7 @@ BESIDE_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
     "from the left": lambda a, x: x - a,
     "ufunc": np.maximum,
     "map": lambda a, x: gs.map(lambda v, w: v * 2 + w, a, x),
+    "bundle": lambda a, x: gs.reduce({"a": a, "b": x}, lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] + r["b"]})["b"],
 }
 
 
