@@ -617,17 +617,17 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
     array = _array("np.take", a)
     check_choice("mode", mode, ("raise", "wrap", "clip"))
     array, axis = _with_axis(array, axis, single=True)
+    if type(indices) in (int, Size) and mode == "raise":
+        return in_out(array[(*[slice(None)] * axis, indices)].copy(), out)
     given = as_some_array(indices)
     if not given.size and not isinstance(given, Array):
         given = given.astype(np.intp)
     if given.dtype.kind not in "iu":
         raise TypeError(f"indices of dtype {given.dtype} were passed to np.take; pass integers, or index by a mask")
-    length = array.shape[axis]
-    if mode != "raise" and given.size and length:
+    if mode != "raise" and given.size and (length := array.shape[axis]):
         wide = given.astype(np.int64)
         given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
-    entries = take_at(array, given, axis)
-    return in_out(entries, out)
+    return in_out(take_at(array, given, axis), out)
 
 
 @_form_of(np.take_along_axis)
@@ -687,7 +687,7 @@ _LAUNCHES: dict[object, Callable[..., object]] = {
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
     **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose, np.quantile), apply_function),
     **dict.fromkeys((np.shape, np.ndim, np.size), apply_function),
-    **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat), _with_counts),
+    **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat, np.take), _with_counts),
 }
 
 

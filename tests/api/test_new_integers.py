@@ -114,6 +114,8 @@ POSITIONS: dict[str, Callable[[dict[str, Any], Any, int], Any]] = {
     "roll both axes": lambda of, a, k: np.roll(a.reshape(32, 32), (k, -k), axis=(0, 1)),
     "tile": lambda of, a, k: np.tile(a, k),
     "repeat": lambda of, a, k: np.repeat(a, k),
+    "take": lambda of, a, k: np.take(a, k),
+    "take a column": lambda of, a, k: np.take(a.reshape(32, 32), -k, axis=1),
     "partition": lambda of, a, k: np.sort(np.partition(a, k)),
     "top_k": lambda of, a, k: gs.top_k(a, k + 16, **of),
     "top_k of rows": lambda of, a, k: gs.top_k(a.reshape(32, 32), k, **of),
