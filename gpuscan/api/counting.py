@@ -15,6 +15,7 @@ from gpuscan.api.map import map as map_arrays
 from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.reduce import reduce
+from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import upload_array
 from gpuscan.elements import numpy_dtype, scalar_of
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from gpuscan.array_types import AnyArray
 
 
+# The dtypes of labels that are 0 to 255.
+_BYTES = (np.dtype(np.uint8), np.dtype(np.bool_))
 # The number of bins for a first count of labels on a device, before the largest label is known.
 _EXPECTED_BINS = 4096
 # Labels of this value or more are not counted.
@@ -88,7 +91,8 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
         TypeError: the labels are not integers, or the weights are complex.
         DeviceMemoryError: the device has no memory for the counts.
 
-    The call waits for the device, since the largest label decides the length of the result.
+    The largest label decides the length of the result, so the call waits for the device. For labels of uint8 or bool,
+    there are 256 counts at most, and only the use of the length waits.
 
     Example:
         >>> import numpy as np
@@ -129,7 +133,11 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     if not labels.size:
         count_dtype = np.dtype(np.uint32) if given is None else _sum_dtype(given.dtype)
         return new_array(call_device, np.zeros(least, count_dtype))
-    counts: Any = _count_labels(call_device, numbers, least, in_numpy=not on_device)
+    counts: Any
+    if on_device and numbers.dtype in _BYTES:
+        counts = _count_bytes(numbers, least) if least < 256 else _count_up_to(numbers, least)[0]
+    else:
+        counts = _count_labels(call_device, numbers, least, in_numpy=not on_device)
     if given is None:
         return counts
     values = call_device.asarray(given)
@@ -177,6 +185,14 @@ def _count_labels(device: Device, labels: Array, least: int, *, in_numpy: bool) 
                 "the labels that are there"
             )
         bins = length
+
+
+@launchable_with("least", integers=["least"])
+def _count_bytes(labels: Array, least: int) -> Array:
+    """Return the counts of labels below 256. The GPU computes how many of them there are."""
+    counts, extremes = count_labels(labels, 256)
+    largest: Any = Array._of(labels.device, extremes)[:1]
+    return UnknownLengthArray(Array._of(labels.device, counts), counts.dtype, (), np.maximum(largest + 1, least))
 
 
 @launchable_with(counts=["bins"])

@@ -32,7 +32,7 @@ def test_bincount(device: gs.Device, dtype: Any) -> None:
     most = 2 if dtype == np.bool_ else 100
     for labels in (rng.integers(0, most, 3000), np.full(3000, most - 1), np.sort(rng.zipf(1.3, 3000) % most)):
         keys = labels.astype(dtype)
-        for least in (0, 150):
+        for least in (0, 150, 300):
             wanted = np.bincount(labels, minlength=least)
             for where in (keys, device.asarray(keys)):
                 found = gs.bincount(where, minlength=least, device=device)

@@ -123,6 +123,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "searchsorted": lambda a: gs.searchsorted(a.keys, a.i),
     "histogram": lambda a: gs.histogram(a.f, 10, (-8, 8)),
     "weighted histogram": lambda a: gs.histogram(a.f, 10, (-8, 8), weights=a.i),
+    "bincount of bytes": lambda a: gs.bincount(a.u, minlength=5),
     "top_k": lambda a: gs.top_k(a.i, 5),
     "top_k of rows": lambda a: gs.top_k(a.rows, 3, largest=False),
     "quantile": lambda a: gs.quantile(a.f, 0.3),
@@ -637,8 +638,8 @@ def assign_at(array: Any, index: Any, value: Any) -> Any:
 # Calls that wait for the GPU, with the programs that they launch and the reads that they wait for.
 WAITING: dict[str, tuple[Callable[[Arguments], Any], int, int]] = {
     "reduce groups": (lambda a: gs.reduce(a.i, groups=a.labels), 3, 1),
-    "bincount": (lambda a: gs.bincount(a.labels), 1, 1),
-    "weighted bincount": (lambda a: gs.bincount(a.labels, weights=a.f), 3, 2),
+    "bincount": (lambda a: gs.bincount(a.keys), 1, 1),
+    "weighted bincount": (lambda a: gs.bincount(a.keys, weights=a.f), 3, 2),
     "histogram": (lambda a: gs.histogram(a.f), 4, 3),
     "assigned to a mask": (lambda a: assign_at(a.j.copy(), a.mask, a.i[a.mask]), 4, 2),
     "allclose": (lambda a: np.allclose(a.f, a.g), 2, 1),
