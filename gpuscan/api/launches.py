@@ -281,7 +281,7 @@ def launchable(
             are sizes of the program.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
-            In a bundle that holds arrays on a device, the others are uploaded for all parameters.
+            In a bundle that holds arrays on a device, the others are uploaded for all parameters but `out`.
         upload: uploads the other arguments in NumPy that have to be checked or converted before.
     """
     parameters = inspect.signature(function).parameters
@@ -452,7 +452,8 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
         return None
     return [
         (option, _upload_leaves(value, beside, option in short))
-        if isinstance(value, (np.ndarray, *_BUNDLES)) and (type(option) is int or option in data or _is_mixed(value))
+        if isinstance(value, (np.ndarray, *_BUNDLES))
+        and (type(option) is int or option in data or (option != "out" and _is_mixed(value)))
         else (option, value)
         for option, value in given
     ]
