@@ -87,7 +87,8 @@ def reduce(
 
     The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. For one device, dtype,
     operator and shape the bits are the same on every run, because the order of combination is fixed. `gpuscan.scan` has
-    a different order, so the last bits of floats may differ from the last element of a scan.
+    a different order, so the last bits of floats may differ from the last element of a scan. The order also depends on
+    where a row is in the array, so equal rows may have results that differ in the last bits.
 
     Args:
         x: as in `gpuscan.scan`.

@@ -25,7 +25,7 @@ from gpuscan.planning.heuristics import CPU, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape, power_above
 from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def narrow_tile(tile: Tile, outer: int, columns: int) -> Tile:
     """Return the tile for a slab of some columns of some arrays: as high, for the same bits, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
-    wanted = 1 << (outer * -(-columns // tile.chunk) - 1).bit_length()
+    wanted = power_above(outer * -(-columns // tile.chunk))
     return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU.min_column_workgroup // tile.groups))))
 
 

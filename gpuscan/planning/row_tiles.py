@@ -16,7 +16,7 @@ MAX_WORDS = 4
 
 
 def tile_of_rows(spec: ScanSpec, capabilities: Capabilities) -> RowTile | None:
-    """Return the tile for a reduction of contiguous rows, or None if other tiles are faster or keep the bits.
+    """Return the tile for a reduction of contiguous rows, or None if the order counts or other tiles are faster.
 
     A few invocations share a short row. Few long rows are cut into parts, so that there are enough workgroups.
     """
