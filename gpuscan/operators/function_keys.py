@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import math
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -12,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.parameter_array import ParameterArray
-from gpuscan.operators.parameters import NUMBERS, ClosedArray, Expression, Parameter, Parameters, Switch, is_replaced
+from gpuscan.operators.parameters import (
+    NUMBERS,
+    ClosedArray,
+    Expression,
+    Parameter,
+    Parameters,
+    RecordedMath,
+    Switch,
+    is_replaced,
+    record_calls_of,
+)
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
@@ -104,6 +115,10 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         if _is_short(value):
             leaf = next(leaves)
             return ParameterArray(leaf) if type(leaf) is Expression else leaf
+        if value is math:
+            return RecordedMath()
+        if value_type is BuiltinFunctionType and value.__self__ is math:
+            return record_calls_of(value)
         if value_type is tuple:
             return tuple(map(replacement, value))
         if value_type is partial:

@@ -592,6 +592,29 @@ def _reveal_all(value: Any) -> Any:
     return reveal(value)
 
 
+class RecordedMath:
+    """The module `math` for functions with parameters: what it computes of these is recorded."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(math, name)
+        return record_calls_of(value) if callable(value) else value
+
+
+def record_calls_of(function: Callable[..., T]) -> Callable[..., T | Parameter]:
+    """Return a function of numbers that records what it computes of parameters."""
+
+    def call(*arguments: object) -> T | Parameter:
+        kinds = set(map(type, arguments))
+        if Parameter not in kinds or not kinds <= PYTHON_NUMBERS | {Parameter}:
+            return function(*arguments)
+        result = _record(function, *arguments)
+        if type(result) is Parameter:
+            reveal(derive(_is_defined, result._expression))  # as `derive` does for other functions that raise errors
+        return result
+
+    return call
+
+
 def as_parameter(number: T) -> T | Parameter:
     """Return a size of a call that is being recorded as a float parameter; return any other number as it is.
 

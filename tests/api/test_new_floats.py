@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,8 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
     "partial of a tuple": lambda k: functools.partial(lambda both, v: v * both[0] - both[1], (k, 2 * k)),
     "partial of a ufunc": lambda k: functools.partial(np.multiply, k),
+    "math": lambda k: lambda v: v * math.atan(1 - k) + math.pi,
+    "function of math": lambda k: lambda v: v * copysign(2.0, k),
 }
 READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "k / j": lambda k: lambda v: v + 1 / k,
@@ -148,7 +151,6 @@ READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "isinstance": lambda k: lambda v: affine(v, k),
     "match": lambda k: lambda v: match_number(v, k),
     "type": lambda k: lambda v: v * (k if type(k) is float and k > 0.7 else 1.0),
-    "copysign": lambda k: lambda v: v * math.copysign(2.0, k),
     "integers": lambda k: lambda v: v + np.full_like(v.astype(np.int32), np.int32(k > 0)),
     "assigned": assign_captured,
     "doubled": lambda k: lambda v: v * double_often(k),
