@@ -57,13 +57,17 @@ def test_every_stage_tells(varying_device: gs.Device, monkeypatch: pytest.Monkey
 def test_rows_in_pieces_continue_without_subgroups(
     varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, from_later: bool
 ) -> None:
-    """Assert that pieces hold whole rows, whether the tiles of both kinds end with rows or only those of one kind."""
+    """Assert that pieces of both kinds of tiles fit together, whether both end with rows, or one of them, or neither.
+
+    Pieces of whole rows take no carry, so only rows of 300,001 lose their subgroups in a later piece.
+    """
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.spec.carried >= from_later)
-    for length in (20_206, 8_192):
-        rows = np.resize(X, (7, length))
+    for count, length in ((7, 20_206), (7, 8_192), (9, 300_001)):
+        rows = np.resize(X, (count, length))
         problem = make_problem(rows, axis=1)
         (got,) = scan_with(varying_device, problem, "three_dispatch", piece_bytes=1 << 17)
         assert_same(got, rows.cumsum(axis=1, dtype=np.int32), length)
+    assert has_mismatched_kernels(varying_device) == (varying_device.capabilities.subgroup_size > 0)
 
 
 def test_a_recorded_single_pass_does_without_subgroups(
