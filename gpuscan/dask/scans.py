@@ -505,7 +505,7 @@ class Call:
         return (*self.lead, *(self.ndim + 100 * (number + 1) + i for i in range(own)))
 
     def without_elements(self) -> object:
-        """Return NumPy arrays like those of the call, without elements, in a bundle."""
+        """Return a bundle of empty NumPy arrays with the dtypes and numbers of axes of the arguments."""
         return _without_elements(self.structure, self.arrays, self.ndim)
 
     def without_axis(self, values: Sequence[T]) -> tuple[T, ...]:

@@ -71,8 +71,8 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the numbers of Python and NumPy, except bools, and the short arrays that the function
-            and the functions in it read from closures, defaults, modules, or a `functools.partial`, also in tuples.
+        floats: a list that gets the numbers of Python and NumPy, except bools, and the short arrays. The function, and
+            the functions in it, read these from closures, defaults, modules and `functools.partial`, also in tuples.
             Their order is the order in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:

@@ -20,7 +20,7 @@ from gpuscan.problem.problem import Problem
 # The lanes of a subgroup on most GPUs.
 _LANES = 32
 
-# From so many batches of rows on, it does not matter that the last batch of a reduction is not full.
+# From this number of batches on, a last batch that is not full costs little.
 _MANY_BATCHES = 4
 
 # Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.

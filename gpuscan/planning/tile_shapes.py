@@ -138,7 +138,7 @@ class RowTile(_OfOneStep):
         return self.workgroup_size // self.lanes
 
 
-# The most rows whose marks of segments fit a word.
+# A word holds the marks of segments of this many rows.
 MAX_MARKED_ROWS = 32
 
 

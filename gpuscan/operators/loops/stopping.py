@@ -124,7 +124,7 @@ def _conditions(part: StepPart, results: Sequence[Node]) -> Iterator[_Stop]:
 
 
 def _assume(part: StepPart, results: Sequence[Node], test: Node, value: bool) -> list[Node]:
-    """Return results where a condition has a value, and so have those that it consists of."""
+    """Return results simplified by the value of a condition. The parts of the condition then have values, too."""
     results = [assume(part.graph, result, test, value) for result in results]
     if test.op == "logical_not":
         return _assume(part, results, test.args[0], not value)
