@@ -74,7 +74,9 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     words = spec.item_words * chunk
     following = spec.neighbour_field.words if spec.neighbour_field else 0
     kept = (own_words + following) * chunk  # by an invocation, of each row, while its tile waits
-    whole = tile_of_short_columns(spec, capabilities, chunk, kept)
+    # Workgroup memory holds one chunk for each invocation, two more for each column, and a few words.
+    capacity = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
+    whole = tile_of_short_columns(spec, capabilities, chunk, kept, capacity)
     if whole is not None:
         return whole
     columns = min(h.columns, power_above(_count_lines(spec, chunk)))
@@ -82,8 +84,6 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
         groups = max(1, h.min_column_workgroup // columns)
     else:
         groups = min(h.column_groups * h.columns // columns, h.max_column_groups)
-    # Workgroup memory holds one chunk for each invocation, two more for each column, and a few words.
-    capacity = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
     while groups > 1 and columns * (groups + 2) > capacity:
         groups //= 2
     while columns > 1 and columns * (groups + 2) > capacity:
@@ -197,7 +197,9 @@ def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: 
     return max((rows for rows in choices if rows <= most and rows * groups < 2 * row_length), default=1)
 
 
-def tile_of_short_columns(spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int) -> ColumnTile | None:
+def tile_of_short_columns(
+    spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int, capacity: int
+) -> ColumnTile | None:
     """Return the tile that holds whole columns, with as many rows for each invocation as registers hold.
 
     So invocations exchange as few totals as possible, and no tile waits for another. Return None if columns are longer
@@ -208,19 +210,19 @@ def tile_of_short_columns(spec: ScanSpec, capabilities: Capabilities, chunk: int
         capabilities: the adapter's.
         chunk: the neighbouring columns that an invocation takes.
         kept: the words that an invocation keeps of each row.
+        capacity: the chunks that workgroup memory holds.
     """
     h = heuristics_for(capabilities.adapter_type)
-    choices = [rows for rows in h.short_column_rows if rows * kept <= h.short_column_words]
+    most = h.short_column_words // kept
     if spec.segmented:
-        choices = [rows for rows in choices if rows <= MAX_MARKED_ROWS]
+        most = min(most, MAX_MARKED_ROWS)
     workgroup = min(h.columns * h.column_groups, max_invocations(capabilities))
     lines = _count_lines(spec, chunk)
-    capacity = capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES
     groups = max(1, workgroup // power_above(lines))
     while groups <= h.short_column_groups:
-        rows = next((rows for rows in choices if rows * groups >= spec.row_length), None)
+        rows = next((rows for rows in h.short_column_rows if rows <= most and rows * groups >= spec.row_length), None)
         columns = workgroup // groups
-        fits = 4 * spec.item_words * chunk * columns * (groups + 2) <= capacity
+        fits = columns * (groups + 2) <= capacity
         enough = lines * groups >= h.min_short_column_invocations or groups == h.short_column_groups
         if rows is not None and fits and enough:
             return ColumnTile(columns, groups, rows, chunk)
