@@ -147,7 +147,7 @@ def scan_device(
             return results
         layout_key = None if options else problem.layout_key
         if layout_key is not None:
-            compares = problem.heads is not None and can_compare(problem.heads, results)
+            compares = problem.heads is not None and can_compare(problem.heads, problem.inner, results)
             layout_key = (layout_key, problem.keep_last_only, problem.lists_key_runs, compares, "on device")
         layout = executor.planner.layout(layout_key, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:

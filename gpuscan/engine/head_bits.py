@@ -148,14 +148,24 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
         strategy: how tiles learn their prefixes.
         results: the arrays that the kernels write.
     """
-    if strategy == "three_dispatch" or heads is None or not can_compare(heads, results):
+    if strategy == "three_dispatch" or heads is None or not can_compare(heads, spec.inner, results):
         return spec
     return replace(spec, key=scalar_of(heads.cut.array.dtype))
 
 
-def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
-    """Return True if a kernel of a single pass can compare the keys itself."""
+def can_compare(heads: Heads, inner: int, results: Sequence[DeviceArray]) -> bool:
+    """Return True if a kernel of a single pass can compare the keys itself.
+
+    It cannot if the columns of a scan were brought together as rows, since its keys still lie in columns.
+
+    Args:
+        heads: where the scan restarts.
+        inner: how many rows of the scan have interleaved elements.
+        results: the arrays that the kernel writes.
+    """
     keys = heads.cut.array
+    if heads.inner != inner:
+        return False
     if not (isinstance(heads.cut, Keys) and isinstance(keys, DeviceArray)) or keys.shape != heads.shape:
         return False
     bound = keys._is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys._context.binding_limit

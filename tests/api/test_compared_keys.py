@@ -10,6 +10,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.planning.strategies import Strategy
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_on_device_with
 from tests.harness.stages import twin_of
 from tests.oracle import assert_same, strategies_on, tile_in_turn
@@ -71,6 +72,19 @@ def test_like_the_twin(device: gs.Device, number: int) -> None:
         assert_same(out, wanted)
     else:
         np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (3, 33, 4), (40, 5)])
+def test_columns_that_are_brought_together(device: gs.Device, shape: tuple[int, ...]) -> None:
+    """Assert that keys are read along the axis of the scan if the columns of the array are scanned as rows."""
+    rng = np.random.default_rng(4)
+    axis = len(shape) - 2
+    x, keys = rng.standard_normal(shape).astype(np.float32), keys_of(rng, shape, axis, np.int32)
+    wanted = gs.scan(x, axis=axis, keys=keys, device="numpy", reproducible="everywhere")
+    for where in (device, as_gpu(device)):
+        given, on_device = where.asarray(x), where.asarray(keys)
+        found = gs.scan(given, axis=axis, keys=on_device, reproducible="everywhere")
+        assert found.numpy().tobytes() == wanted.tobytes()
 
 
 def test_reduce_by_key(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
