@@ -105,9 +105,10 @@ fn f32_size(x: f32) -> u32 {
 {% for step, sign in (("sum", "+"), ("difference", "-")) %}
 {% if "f32_quick_" + step in helpers %}
 
-// A product by 1 is exact, and compilers that do not know the factor reorder no sums across it.
+// Products by 1 are exact, and compilers that do not know the factors reorder no sums across them. With one factor for
+// both operands, or for one of them, NVIDIA's compiler would take p - (p - b) for b, where p is a * factor.
 fn f32_quick_{{ step }}(a: f32, b: f32) -> f32 {
-    return a * f32_hidden(0x3f800000u) {{ sign }} b;
+    return a * f32_hidden(0x3f800000u) {{ sign }} b * bitcast<f32>(0x3f800000u ^ (params.epoch >> 17u));
 }
 {% endif %}
 {% endfor %}

@@ -336,6 +336,26 @@ def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any
         assert digest(found) == digest(wanted), options
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda a, b: a - (a - b),
+        lambda a, b: (a + b) - a,
+        lambda a, b: (a - b) + b,
+        lambda a, b: b + (a - b),
+        lambda a, b: -a + (a + b),
+        lambda a, b: a + (b - (a + b)) + b,
+        lambda a, b: (a * b + a) - a * b,
+    ],
+)
+def test_steps_that_algebra_would_cancel(device: gs.Device, operator: Any) -> None:
+    """Assert that each step is rounded, although compilers might drop numbers that cancel if nothing were rounded."""
+    x = (normal(16) * 10.0 ** np.random.default_rng(16).integers(-4, 4, LENGTH)).astype(np.float32)
+    wanted = gs.scan(x, operator, device="numpy", **EVERYWHERE)
+    for where in (device, as_gpu(device)):
+        assert digest(gs.scan(x, operator, device=where, **EVERYWHERE)) == digest(wanted)
+
+
 def no_smaller_than_a_constant(left: Any, right: Any) -> Any:
     return np.maximum(left + right, np.float32(1e-40))
 
@@ -356,7 +376,7 @@ def test_adapters_that_flush_subnormals(own_device: gs.Device, monkeypatch: pyte
     def render_with_flushes(kernel: Kernel) -> str:
         nonlocal sums
         text = render_kernel(kernel)
-        quick = "return a * f32_hidden(0x3f800000u) + b;"
+        quick = "return a * f32_hidden(0x3f800000u) + b * bitcast<f32>(0x3f800000u ^ (params.epoch >> 17u));"
         if quick not in text:
             return text
         sums += 1
