@@ -67,7 +67,7 @@ class DeferringQueue(ABC):
         self._submission_seconds = TRANSFERS.submission_seconds
         # The bytes of deferred runs from which on they are submitted.
         self._most_deferred_bytes = 0.0
-        self._note_submission(TRANSFERS.submission_seconds)
+        self._note_submission(TRANSFERS.submission_seconds, 1)
         # Held from the moment at which runs are taken off the list until they are submitted, so that no other
         # submission comes between. A signal handler of the same thread may submit, too.
         self._lock = threading.RLock()
@@ -149,8 +149,12 @@ class DeferringQueue(ABC):
             self._deferred.append(Copy(self._uploads, start, buffer, 0, nbytes))
             self._deferred_bytes += nbytes
 
-    def _note_submission(self, seconds: float) -> None:
-        """Learn from what a submission took. Later ones are made of runs that the GPU takes longer for."""
+    def _note_submission(self, seconds: float, runs: int) -> None:
+        """Learn from what a submission took. Later ones are made of runs that the GPU takes longer for.
+
+        To record a run takes the same time in any submission. Only the rest is saved by fewer submissions.
+        """
+        seconds /= 1 + TRANSFERS.recorded_run_share * (max(runs, 1) - 1)
         self._submission_seconds = min(seconds, self._submission_seconds * TRANSFERS.submission_growth)
         worth = TRANSFERS.deferred_submissions * self._submission_seconds
         self._most_deferred_bytes = worth * TRANSFERS.most_bytes_per_second
@@ -170,7 +174,7 @@ class DeferringQueue(ABC):
                 self.write_unread(self._uploads, 0, self._uploaded[:uploaded])
             encoder = self.encoder()
             # Other threads may add runs meanwhile.
-            taken = len(self._deferred)
+            taken, runs = len(self._deferred), self._deferred_runs
             if taken:
                 self._record(encoder, self._deferred[:taken])
             for copy in copies:
@@ -181,7 +185,7 @@ class DeferringQueue(ABC):
                     self._send(commands)
                     self._forget(taken, uploaded)
                     taken = 0
-                self._note_submission(time.perf_counter() - start)
+                self._note_submission(time.perf_counter() - start, runs)
             except Exception:
                 self.failures += 1
                 if taken and copies:

@@ -47,13 +47,16 @@ class Transfers:
     # us on a quiet machine, 150 us on others. The growth is not measured: chance must not hold many runs back.
     submission_seconds: float = 60e-6
     submission_growth: float = 1.25
+    # What each further run of a submission takes, as a share of the first one's time. H200: 30 to 45 us for one run, 90
+    # to 240 for eight.
+    recorded_run_share: float = 0.2
     # Arrays of up to this many bytes are uploaded with the deferred runs, and the bytes of all of them. Not measured:
     # the CPU copies such an array in less time than a submission takes.
     deferred_upload_bytes: int = 64 << 10
     deferred_uploads_bytes: int = 1 << 20
-    # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
-    # us less for each wait with 300 us, since the driver wakes a thread late.
-    spin_seconds: float = 200e-6
+    # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40 us less for
+    # each wait that ends within them, since the driver wakes a thread late.
+    spin_seconds: float = 2e-3
 
 
 TRANSFERS = Transfers()
