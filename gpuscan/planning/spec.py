@@ -526,7 +526,7 @@ def by_order(spec: ScanSpec) -> ScanSpec:
     That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result. An
     H200 takes 60 instead of 81 us for maxima of 25 million float32 in one row.
 
-    Of 16-bit floats, only reductions without initial values are computed in this way, since seeds have another form.
+    16-bit floats with initial values are not computed in this way, since seeds have another form.
     """
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
     if mapped or not spec.source == spec.element == spec.destination:
@@ -535,7 +535,7 @@ def by_order(spec: ScanSpec) -> ScanSpec:
         return spec
     name = spec.element.fields[0].scalar.name
     replacement = _extrema(name).get((spec.combine, spec.element)) if name in _FLOATS else None
-    if replacement is None or (spec.element.fields[0].storage_bytes < 4 and (spec.seeded or not spec.keep_last_only)):
+    if replacement is None or (spec.element.fields[0].storage_bytes < 4 and spec.seeded):
         return spec
     stored, combine, before, after = replacement
     spec = replace(spec, source=stored, element=combine.result, destination=stored)
