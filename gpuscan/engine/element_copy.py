@@ -14,9 +14,17 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.steps import Binding, Copy
 from gpuscan.device.strides import c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.plan_steps import WORKGROUP_SIZE, are_owned, stage_dispatch, submit_stage
+from gpuscan.engine.plan_steps import are_owned, stage_dispatch, submit_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.copy_tiles import TILE_BYTES, axes_of_tiles, count_tiles, takes_tiles, words_of_tiles
+from gpuscan.planning.copy_tiles import (
+    TILE_BYTES,
+    TILE_INVOCATIONS,
+    axes_of_tiles,
+    count_tiles,
+    has_layers,
+    takes_tiles,
+    words_of_tiles,
+)
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.sizes import apply, gcd, reveal
 
@@ -287,12 +295,13 @@ def _copy_by_tiles(
     values = {
         "unit": unit,
         "rank": axes_of_tiles(len(numbers) // 3),
-        "slots": TILE_BYTES // max(4, unit),
+        "slots": TILE_BYTES[unit] // max(4, unit),
         "steps": TILE_STEPS[unit],
+        "layers": bool(apply(has_layers, unit, *numbers)),
+        "workgroup_size": TILE_INVOCATIONS,
     }
     tiles, elements = apply(count_tiles, unit, *numbers), source.nbytes // size
     bindings = [context.uniform(words), *bound]
-    values["workgroup_size"] = WORKGROUP_SIZE
     stage = stage_dispatch(context, "arrays/copy_tiles.wgsl", bindings, tiles, elements, **values)
     deferrable = are_owned(source.array, target.array)
     context.submit([stage], sum(part.size or 0 for part in bound), deferrable=deferrable)

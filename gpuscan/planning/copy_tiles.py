@@ -9,9 +9,13 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-# Bytes of workgroup memory that a tile takes. Every adapter has 16 KiB. H100, (8192, 4096) transposed: float32 135 us
-# and uint8 60 with 10 KiB, 192 and 62 with 5, 159 and 69 with 15.
-TILE_BYTES = 10 << 10
+# Bytes of workgroup memory that a tile takes, by the bytes of a unit: 32 x 32 words with a word between rows, or 64 x
+# 64 bytes. And the invocations that copy a tile; each stays in a column, so that a row has at most as many
+# blocks. H200, 2^25 float32 transposed, (540, 62117) and (8192, 4096): 88 and 87 us; 98 and 95 with 5 KiB, since fewer
+# workgroups are at work at a time; 108 and 105 with 10 KiB and 256 invocations. uint8 (1486, 22577): 55 us, and 70 in
+# smaller tiles; float16 (5001, 6703): 101 us, and 113 in the shape of uint8.
+TILE_BYTES = {1: 4352, 2: 4224, 4: 4224, 8: 4224}
+TILE_INVOCATIONS = 128
 # Axes that a tile may have.
 _TILE_AXES = 3
 # A copy without tiles is fast if neighbours in the result have this many bytes together in the source, too.
@@ -60,6 +64,11 @@ class CopyTiles:
         return prod(self._counts)
 
     @property
+    def has_layers(self) -> bool:
+        """True if a tile extends along three axes."""
+        return max(self.extents[2], self.extents[self.written[2]]) > 1
+
+    @property
     def _counts(self) -> list[int]:
         return [-(-axis.size // extent) for axis, extent in zip(self.axes, self.extents, strict=True)]
 
@@ -81,11 +90,12 @@ class CopyTiles:
             # An invocation writes two of the words that a line is in.
             line = -(-((line + 2 * together - 2) // together) // 2)
         blocks, slots = _blocks_and_slots(self.extents, inner, self.unit)
-        reads, writes = prod(blocks), line * self.extents[middle] * self.extents[outer]
+        reads, writes = blocks[1] * blocks[2], self.extents[middle] * self.extents[outer]
+        most = max(reads, writes, TILE_INVOCATIONS)
         numbers = [first, target_first, prod(counts), sum(count > 1 for count in counts)]
         numbers += [*map(order.index, range(_TILE_AXES)), reads, *map(order.index, self.written), writes]
         for divisor in (*blocks[:2], line, self.extents[middle]):
-            numbers += [divisor, *_reciprocal(divisor, max(reads, writes)), 0]
+            numbers += [divisor, *_reciprocal(divisor, most), 0]
         before = prod(counts)
         for at in order:
             before //= counts[at]
@@ -150,6 +160,13 @@ def count_tiles(unit: int, *numbers: int) -> int:
     tiles = _plan(unit, numbers)
     assert tiles is not None
     return tiles.count
+
+
+def has_layers(unit: int, *numbers: int) -> bool:
+    """Return True if the tiles of a copy extend along three axes; see `takes_tiles`."""
+    tiles = _plan(unit, numbers)
+    assert tiles is not None
+    return tiles.has_layers
 
 
 def words_of_tiles(first: int, target_first: int, unit: int, *numbers: int) -> bytes:
@@ -222,12 +239,13 @@ def _grow(sizes: Sequence[int], unit: int, read: Sequence[int], write: Sequence[
             for at in order:
                 run *= extents[at]
                 if extents[at] < sizes[at]:
-                    ends.append((run, at))
+                    if extents[at] < TILE_INVOCATIONS:
+                        ends.append((run, at))
                     break
         for _, axis in sorted(ends, key=lambda end: end[0]):
             axes = [at for at in read if at in inside or at == axis]
             larger = [*extents]
-            larger[axis] = min(sizes[axis], 2 * extents[axis])
+            larger[axis] = min(sizes[axis], 2 * extents[axis], TILE_INVOCATIONS)
             if len(axes) <= _TILE_AXES and _fits([larger[at] for at in axes], axes.index(write[0]), unit):
                 extents, inside = larger, axes
                 break
@@ -238,7 +256,7 @@ def _grow(sizes: Sequence[int], unit: int, read: Sequence[int], write: Sequence[
 def _fits(extents: list[int], inner: int, unit: int) -> bool:
     """Return True if a tile fits the workgroup memory."""
     _, slots = _blocks_and_slots([*extents, *[1] * (_TILE_AXES - len(extents))], inner, unit)
-    return slots[3] * max(4, unit) <= TILE_BYTES
+    return slots[3] * max(4, unit) <= TILE_BYTES[unit]
 
 
 def _even_extent(size: int, extent: int, unit: int) -> int:

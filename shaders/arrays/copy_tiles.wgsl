@@ -3,8 +3,10 @@
     is a box of up to three axes.
     in:  source: unit (i0, i1, …) of the view is at source_first + i0 * axes[0].source + …
     out: destination: the same unit is at first + i0 * axes[0].stride + …
-    Values: workgroup_size; unit: bytes, 1, 2, 4 or 8; rank: axes, 3 or more; slots: of workgroup memory;
-        steps: of the loop that reads a tile that an invocation takes at once, so that several loads are under way. -#}
+    An invocation stays in its column of the tile and walks down the rows, so that it computes little for each unit.
+    Values: workgroup_size; unit: bytes, 1, 2, 4 or 8; rank: axes, 3 or more; slots: of workgroup memory; layers: True if
+        a tile extends along three axes; steps: of the loop that reads a tile that an invocation takes at once, so that
+        several loads are under way. -#}
 struct Divisor {
     number: u32,
     factor: u32,  // n / number is n * factor >> shift
@@ -28,12 +30,12 @@ struct Call {
     tiles: u32,
     cut: u32,  // axes with several tiles; they come first
     read_axes: vec3<u32>,  // of a tile, by the distances of neighbours in the source
-    reads: u32,  // blocks that a tile is read in
+    reads: u32,  // rows of blocks that a tile is read in
     write_axes: vec3<u32>,  // the same axes, by the distances in the destination
-    writes: u32,  // parts that it is written in
-    blocks: array<Divisor, 2>,  // along the first two axes
-    line: Divisor,  // parts along the first axis
-    lines: Divisor,  // along the second one
+    writes: u32,  // lines that it is written in
+    blocks: array<Divisor, 2>,  // in a row, and rows in a layer
+    line: Divisor,  // parts of a line
+    lines: Divisor,  // lines in a layer
     axes: array<Axis, {{ rank }}>,
 }
 
@@ -51,11 +53,27 @@ fn divide(n: u32, by: Divisor) -> u32 {
     return (n * by.factor) >> by.shift;
 }
 
-// Return the position in a box with rows of `row` entries and layers of `layer` rows.
-fn position_in_box(number: u32, row: Divisor, layer: Divisor) -> vec3<u32> {
-    let y = divide(number, row);
-    let z = divide(y, layer);
-    return vec3(number - y * row.number, y - z * layer.number, z);
+// The part of a tile that an invocation takes: a column of the rows from `row` on, `step` rows apart.
+struct Column {
+    x: u32,
+    row: u32,  // past the end if the invocation has nothing to do
+    step: u32,
+}
+
+fn column_of(invocation: u32, width: Divisor) -> Column {
+    let row = divide(invocation, width);
+    let step = divide(WORKGROUP_SIZE, width);
+    return Column(invocation - row * width.number, select(row, 0xffffu, row >= step), step);
+}
+
+// Return the position of a row along the second and third axis of a tile, whose layers have so many rows.
+fn position_of_row(row: u32, layer: Divisor) -> vec2<u32> {
+{% if layers %}
+    let z = divide(row, layer);
+    return vec2(row - z * layer.number, z);
+{% else %}
+    return vec2(row, 0u);
+{% endif %}
 }
 
 {% include "arrays/tile_of_units.wgsl" if unit < 4 else "arrays/tile_of_words.wgsl" %}

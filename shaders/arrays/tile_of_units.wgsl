@@ -36,13 +36,16 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
     let last = sizes - 1u;
     let last_inner = select(last.y, last.z, inner_last);
     let last_other = select(last.z, last.y, inner_last);
-    for (var begin = invocation; begin < call.reads; begin += WORKGROUP_SIZE * STEPS) {
-        // A position past the end of the view stands for the last one, so that no load waits for a branch.
+    let own = column_of(invocation, call.blocks[0]);
+    let column = first + min(own.x, last.x / UNITS) * UNITS;
+    for (var row = own.row; row < call.reads; row += own.step * STEPS) {
+        // A row past the end of the view stands for the last one, so that no load waits for a branch.
 {% for i in range(steps) %}
-        let position{{ i }} = position_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
-        let x{{ i }} = select(position{{ i }}.y, position{{ i }}.z, inner_last);  // in blocks, along the inner axis
-        let y{{ i }} = select(position{{ i }}.z, position{{ i }}.y, inner_last);
-        let at{{ i }} = first + min(position{{ i }}.x, last.x / UNITS) * UNITS + min(y{{ i }}, last_other) * other.source;
+        let row{{ i }} = row + {{ i }}u * own.step;
+        let position{{ i }} = position_of_row(row{{ i }}, call.blocks[1]);
+        let x{{ i }} = select(position{{ i }}.x, position{{ i }}.y, inner_last);  // in blocks, along the inner axis
+        let y{{ i }} = select(position{{ i }}.y, position{{ i }}.x, inner_last);
+        let at{{ i }} = column + min(y{{ i }}, last_other) * other.source;
         let block{{ i }} = transpose_block(Block(
 {% for unit_of_block in range(units) %}
             neighbours_at(at{{ i }} + min(x{{ i }} * UNITS + {{ unit_of_block }}u, last_inner) * inner.source),
@@ -50,8 +53,8 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
         ));
 {% endfor %}
 {% for i in range(steps) %}
-        if (begin + {{ i }}u * WORKGROUP_SIZE < call.reads) {
-            let to = position{{ i }}.x * row_slots + x{{ i }} + y{{ i }} * other.slots;
+        if (row{{ i }} < call.reads) {
+            let to = own.x * row_slots + x{{ i }} + y{{ i }} * other.slots;
 {% for unit_of_block in range(units) %}
             tile[to + {{ unit_of_block }}u * call.blocks[0].number * row_slots] = block{{ i }}[{{ unit_of_block }}];
 {% endfor %}
@@ -67,15 +70,16 @@ fn write_tile(invocation: u32, first: u32, ends: vec3<u32>) {
     let near = axes.y == call.read_axes.x;  // the middle axis has the nearest neighbours in the source
     let row_slots = select(outer.slots, middle.slots, near);
     let other_slots = select(middle.slots, outer.slots, near);
-    for (var i = invocation; i < call.writes; i += WORKGROUP_SIZE) {
-        let position = position_in_box(i, call.line, call.lines);
-        if (all(position.yz < ends.yz)) {
-            let row = select(position.z, position.y, near);
-            let layer = select(position.y, position.z, near);
+    let own = column_of(invocation, call.line);
+    for (var line = own.row; line < call.writes; line += own.step) {
+        let position = position_of_row(line, call.lines);
+        if (all(position < ends.yz)) {
+            let row = select(position.y, position.x, near);
+            let layer = select(position.x, position.y, near);
             let slot = (row % UNITS * call.blocks[0].number + row / UNITS) * row_slots + layer * other_slots;
-            let begin = first + position.y * middle.stride + position.z * outer.stride;
-            write_word(position.x, begin, ends.x, slot);
-            write_word(position.x + call.line.number, begin, ends.x, slot);
+            let begin = first + position.x * middle.stride + position.y * outer.stride;
+            write_word(own.x, begin, ends.x, slot);
+            write_word(own.x + call.line.number, begin, ends.x, slot);
         }
     }
 }

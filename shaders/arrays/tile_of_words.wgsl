@@ -2,19 +2,23 @@
     order of the destination. The template that includes this is arrays/copy_tiles.wgsl. -#}
 fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
     let axes = call.read_axes;
-    let steps = vec3(call.axes[axes.x].source, call.axes[axes.y].source, call.axes[axes.z].source);
-    let slots = vec3(call.axes[axes.x].slots, call.axes[axes.y].slots, call.axes[axes.z].slots);
-    for (var begin = invocation; begin < call.reads; begin += WORKGROUP_SIZE * STEPS) {
-        // A position past the end of the view stands for the last one, so that no load waits for a branch.
+    let steps = vec2(call.axes[axes.y].source, call.axes[axes.z].source);
+    let slots = vec2(call.axes[axes.y].slots, call.axes[axes.z].slots);
+    let own = column_of(invocation, call.blocks[0]);
+    let column = first + min(own.x, sizes.x - 1u) * call.axes[axes.x].source;
+    let slot = own.x * call.axes[axes.x].slots;
+    for (var row = own.row; row < call.reads; row += own.step * STEPS) {
+        // A row past the end of the view stands for the last one, so that no load waits for a branch.
 {% for i in range(steps) %}
-        let position{{ i }} = position_in_box(begin + {{ i }}u * WORKGROUP_SIZE, call.blocks[0], call.blocks[1]);
-        let way{{ i }} = min(position{{ i }}, sizes - 1u) * steps;
-        let unit{{ i }} = source[first + way{{ i }}.x + way{{ i }}.y + way{{ i }}.z];
+        let row{{ i }} = row + {{ i }}u * own.step;
+        let position{{ i }} = position_of_row(row{{ i }}, call.blocks[1]);
+        let way{{ i }} = min(position{{ i }}, sizes.yz - 1u) * steps;
+        let unit{{ i }} = source[column + way{{ i }}.x{% if layers %} + way{{ i }}.y{% endif %}];
 {% endfor %}
 {% for i in range(steps) %}
-        if (begin + {{ i }}u * WORKGROUP_SIZE < call.reads) {
+        if (row{{ i }} < call.reads) {
             let to = position{{ i }} * slots;
-            tile[to.x + to.y + to.z] = unit{{ i }};
+            tile[slot + to.x{% if layers %} + to.y{% endif %}] = unit{{ i }};
         }
 {% endfor %}
     }
@@ -22,14 +26,20 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
 
 fn write_tile(invocation: u32, first: u32, ends: vec3<u32>) {
     let axes = call.write_axes;
-    let steps = vec3(call.axes[axes.x].stride, call.axes[axes.y].stride, call.axes[axes.z].stride);
-    let slots = vec3(call.axes[axes.x].slots, call.axes[axes.y].slots, call.axes[axes.z].slots);
-    for (var i = invocation; i < call.writes; i += WORKGROUP_SIZE) {
-        let position = position_in_box(i, call.line, call.lines);
-        if (all(position < ends)) {
+    let steps = vec2(call.axes[axes.y].stride, call.axes[axes.z].stride);
+    let slots = vec2(call.axes[axes.y].slots, call.axes[axes.z].slots);
+    let own = column_of(invocation, call.line);
+    if (own.x >= ends.x) {
+        return;
+    }
+    let column = first + own.x * call.axes[axes.x].stride;
+    let slot = own.x * call.axes[axes.x].slots;
+    for (var row = own.row; row < call.writes; row += own.step) {
+        let position = position_of_row(row, call.lines);
+        if (all(position < ends.yz)) {
             let to = position * steps;
-            let slot = position * slots;
-            destination[first + to.x + to.y + to.z] = tile[slot.x + slot.y + slot.z];
+            let from_slot = position * slots;
+            destination[column + to.x{% if layers %} + to.y{% endif %}] = tile[slot + from_slot.x{% if layers %} + from_slot.y{% endif %}];
         }
     }
 }
