@@ -23,8 +23,8 @@ _LANES = 32
 # From this number of batches on, a last batch that is not full costs little.
 _MANY_BATCHES = 4
 
-# Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.
-_LOOK_BACK_BYTES = 4 * (64 + 2)
+# Bytes of workgroup memory that a look-back takes in addition to chunks: a word for 32 groups, and two more.
+_LOOK_BACK_BYTES = 4 * (8 + 2)
 
 
 def column_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = True) -> ColumnTile:
@@ -247,6 +247,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         return None
     lines, narrowest_tile = _count_lines(spec, chunk), None
     narrowest = min(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
+    row_bytes = lines * chunk * (spec.source.storage_bytes + spec.destination.storage_bytes)
     for columns in h.chained_columns:
         if narrowest_tile is not None and columns * chunk * narrowest < h.min_chained_bytes:
             break
@@ -254,7 +255,9 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         if spec.row_length < h.min_chained_tiles * tile.height:
             break
         narrowest_tile = tile
-        if -(-lines // columns) >= h.min_chains + columns // 3:
+        passed_bytes = row_bytes * tile.height * tile.groups  # by all chains while they look back once
+        passes_much = tile.groups >= h.min_look_back_groups and passed_bytes >= h.min_look_back_bytes
+        if passes_much or -(-lines // columns) >= h.min_chains + columns // 3:
             break
     return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 

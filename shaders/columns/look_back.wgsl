@@ -77,49 +77,21 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     return select(tile - chains, NO_TILE, post.ready);
 }
 {% else %}
-// Tiles above are looked at by all groups together: each reads the posts of one tile, and has room for them in
-// `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
-var<workgroup> lacks_prefix: array<atomic<u32>, GROUPS>;  // 1 if a group's tile has not posted all its prefixes
+// Tiles above are looked at by all groups together: each reads both posts of one tile, the nearest ones first, and has
+// room for one in `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
+{% set mask_words = (kernel.tile.groups + 31) // 32 %}
+var<workgroup> without_prefix: array<atomic<u32>, {{ mask_words }}>;  // a bit for each group whose tile lacks a prefix
 var<workgroup> shared_depth: u32;
-var<workgroup> late_group: atomic<u32>;  // the first group without a post in time
+var<workgroup> farthest_late: atomic<u32>;  // the farthest group without a post in time, and one more
 
-// Keep the post of the tile that is `distance` tiles above, if there is one.
-fn keep_post(invocation: u32, post: ChunkPost) {
-    group_totals[invocation] = {{ text.to_shared("post.chunk", "chunk_to_shared") }};
-    if (!post.ready) {
-        atomicStore(&lacks_prefix[invocation / COLUMNS], 1u);
-    }
-}
-
-// Count the tiles above, from the nearest on, that have not posted the prefix of the next one. The count is the same in
-// the whole workgroup. If it is less than `above`, the nearest prefix is in `group_totals`, in the group of this number
-// modulo GROUPS.
-fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
-    let chains = chains_of_columns();
-    let lane = invocation % COLUMNS;
-    let group = invocation / COLUMNS;
-    var depth = 0u;
-    for (var nearest = 0u; (nearest < above) & (depth == nearest); nearest += GROUPS) {
-        if (lane == 0u) {
-            atomicStore(&lacks_prefix[group], 0u);
-        }
-        workgroupBarrier();
-        if (nearest + group < above) {
-            keep_post(invocation, read_chunk(post_of(tile - (nearest + group + 1u) * chains, lane, NEXT_PREFIX)));
-        }
-        workgroupBarrier();
-        if (invocation == 0u) {
-            var passed = 0u;
-            for (; passed < min(GROUPS, above - nearest); passed++) {
-                if (atomicLoad(&lacks_prefix[passed]) == 0u) {
-                    break;
-                }
-            }
-            shared_depth = nearest + passed;
-        }
-        depth = workgroupUniformLoad(&shared_depth);
-    }
-    return depth;
+// Return how many groups, from the first on, look at tiles that have not posted the prefix of the next one.
+fn take_groups_without_prefix() -> u32 {
+    var passed = GROUPS;
+{% for word in range(mask_words) | reverse %}
+    let word{{ word }} = ~atomicExchange(&without_prefix[{{ word }}], 0u);
+    passed = select(passed, {{ "%du + " % (32 * word) if word }}firstTrailingBit(word{{ word }}), word{{ word }} != 0u);
+{% endfor %}
+    return passed;
 }
 
 fn kept_post(lane: u32, group: u32) -> Chunk {
@@ -132,51 +104,91 @@ fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
     let above = tile / chains;
-    let depth = count_tiles_without_prefix(invocation, tile, above);
-    var known = depth < above;
-    if (known) {
-        *prefix = {{ text.from_shared("group_totals[(depth % GROUPS) * COLUMNS + lane]", "chunk_from_shared") }};
+    if (above == 0u) {
+        return NO_TILE;
+    }
+    if (invocation == 0u) {
+        atomicStore(&farthest_late, 0u);
+        _ = take_groups_without_prefix();
     }
     workgroupBarrier();
 
-    // The aggregates after it, from top to bottom.
-    var late = NO_TILE;
-    for (var farthest = depth; farthest > 0u; farthest -= min(farthest, GROUPS)) {
-        let many = min(farthest, GROUPS);
-        if (invocation == 0u) {
-            atomicStore(&late_group, GROUPS);
-        }
-        workgroupBarrier();
-        if (group < many) {
-            let at = post_of(tile - (farthest - group) * chains, lane, AGGREGATE);
-            let post = await_chunk(at, read_chunk(at));
-            group_totals[invocation] = {{ text.to_shared("post.chunk", "chunk_to_shared") }};
-            if (!post.ready) {
-                atomicMin(&late_group, group);
+    // Look at the tiles above until one has posted the prefix of the next: `depth` tiles, the same number in the whole
+    // workgroup, have not. The last ones that are looked at begin after `nearest` others.
+    var next_prefix = ChunkPost(false, *prefix);
+    var aggregate = next_prefix;
+    var nearest = 0u;
+    var depth = 0u;
+    loop {
+        let distance = nearest + group + 1u;
+        if (distance <= above) {
+            next_prefix = read_chunk(post_of(tile - distance * chains, lane, NEXT_PREFIX));
+            aggregate = read_chunk(post_of(tile - distance * chains, lane, AGGREGATE));
+            if (!next_prefix.ready) {
+                atomicOr(&without_prefix[group / 32u], 1u << (group % 32u));
             }
         }
         workgroupBarrier();
+        if (invocation == 0u) {
+            shared_depth = min(nearest + take_groups_without_prefix(), above);
+        }
+        depth = workgroupUniformLoad(&shared_depth);
+        if ((depth < nearest + GROUPS) | (depth == above)) {
+            break;
+        }
+        nearest += GROUPS;
+    }
+
+    // Combine that prefix with the aggregates of these tiles, from top to bottom.
+    let is_known = depth < above;
+    var is_farthest = true;
+    var late = NO_TILE;
+    loop {
+        let many = min(depth - nearest, GROUPS);
+        if (group < many) {
+            let distance = nearest + group + 1u;
+            aggregate = await_chunk(post_of(tile - distance * chains, lane, AGGREGATE), aggregate);
+            group_totals[invocation] = {{ text.to_shared("aggregate.chunk", "chunk_to_shared") }};
+            if (!aggregate.ready) {
+                atomicMax(&farthest_late, group + 1u);
+            }
+        } else if (nearest + group == depth) {
+            group_totals[invocation] = {{ text.to_shared("next_prefix.chunk", "chunk_to_shared") }};
+        }
+        workgroupBarrier();
         if (group == 0u) {
-            let first = kept_post(lane, 0u);
-            var combined = pick_chunk(known, join_chunks(*prefix, first), first);
-            known = true;
+            var left = many;
+            var combined = *prefix;
+            if (is_farthest) {
+                left = select(many - 1u, many, is_known);
+                combined = kept_post(lane, left);
+            }
             // Several are read at a time, since the tiles below wait for these steps.
-            var next = 1u;
-            for (; next + {{ at_once }}u <= many; next += {{ at_once }}u) {
+            for (; left >= {{ at_once }}u; left -= {{ at_once }}u) {
 {% for i in range(at_once) %}
-                let post{{ i }} = kept_post(lane, next + {{ i }}u);
+                let post{{ i }} = kept_post(lane, left - {{ i + 1 }}u);
 {% endfor %}
 {% for i in range(at_once) %}
                 combined = join_chunks(combined, post{{ i }});
 {% endfor %}
             }
-            for (; next < many; next++) {
-                combined = join_chunks(combined, kept_post(lane, next));
+            for (; left > 0u; left--) {
+                combined = join_chunks(combined, kept_post(lane, left - 1u));
             }
             *prefix = combined;
-            let missed = atomicLoad(&late_group);
-            late = min(late, select(NO_TILE, tile - (farthest - missed) * chains, missed < many));
+            let missed = atomicLoad(&farthest_late);
+            late = min(late, select(NO_TILE, tile - (nearest + missed) * chains, missed > 0u));
         }
+        if (nearest == 0u) {
+            break;
+        }
+        is_farthest = false;
+        nearest -= GROUPS;
+        workgroupBarrier();
+        if (invocation == 0u) {
+            atomicStore(&farthest_late, 0u);
+        }
+        aggregate = read_chunk(post_of(tile - (nearest + group + 1u) * chains, lane, AGGREGATE));
         workgroupBarrier();
     }
     return late;
