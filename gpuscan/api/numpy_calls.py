@@ -97,13 +97,15 @@ def takes_numpy(
                 return function(*arguments, **options)
             moved, arrays, device = found
             context = device._context
+            log = context.run_log
             with context.lock:
                 if context.queue.recording is not None:
                     return function(*arguments, **options)
-                # Reports of earlier calls are read first, so that a failure below is this call's own.
-                if context.has_unread_reports:
+                # Reports of earlier calls are read first, so that a failure below is this call's own. Callers may submit
+                # encoded runs at any time, so their failures are kept for the end of the call.
+                if log.has_unread_calls:
                     context.check()
-                called = False
+                called, outer, log.keeps_failures = False, log.keeps_failures, True
                 try:
                     uploads = _upload(device, arrays)
                     for name in moved:
@@ -123,6 +125,10 @@ def takes_numpy(
                         raise
                     # The call at the end raises the error again, or computes the result in another way.
                     result = _FAILED
+                finally:
+                    log.keeps_failures = outer
+                if log.kept_failures:
+                    context.check()
             if result is not _FAILED:
                 report_progress(sum(map(_nbytes_of, arrays)))
                 if records is not None:

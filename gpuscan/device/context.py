@@ -648,8 +648,7 @@ class DeviceContext:
     @property
     def has_unread_reports(self) -> bool:
         """True if there are runs with reports that were not read yet."""
-        log = self.run_log
-        return bool(log.pending or log.encoded or log.validation_flags or log.report_may_be_overwritten)
+        return bool(self.run_log.encoded) or self.run_log.has_unread_calls
 
     def check(self) -> None:
         """Read all unread reports.

@@ -18,7 +18,7 @@ import numpy as np
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.timeouts import Timeouts, timeout_error
 from gpuscan.device.transfer import read_together, round_up
-from gpuscan.errors import GpuscanError, OperatorError
+from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
 
@@ -168,6 +168,8 @@ class RunLog:
         encoded: runs that callers recorded into their own encoders, newest last.
         validation_flags: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
+        keeps_failures: True while reads leave the errors that are not of the call that reads to the next read.
+        kept_failures: these errors. They are of encoded runs.
         verified_kernels: kernels that have run with subgroups of the planned size.
         mismatched_kernels: kernels that have run with subgroups of another size.
         timeouts: the timeouts of each strategy.
@@ -179,6 +181,8 @@ class RunLog:
         self.encoded: list[Run] = []
         self.validation_flags: list[ValidationFlag] = []
         self.report_may_be_overwritten = False
+        self.keeps_failures = False
+        self.kept_failures: list[Exception] = []
         self.verified_kernels: set[Kernel] = set()
         self.mismatched_kernels: set[Kernel] = set()
         self.timeouts = Timeouts()
@@ -235,9 +239,14 @@ class RunLog:
         self.safe_until = math.inf
 
     @property
+    def has_unread_calls(self) -> bool:
+        """True if a call may have failed and no read has said so. Encoded runs are submitted by callers at any time."""
+        return bool(self.pending or self.validation_flags or self.report_may_be_overwritten or self.kept_failures)
+
+    @property
     def may_be_timely(self) -> bool:
         """True if the GPU's being idle by now would show that nothing unread can tell of a failure."""
-        if self.encoded or self.validation_flags or self.report_may_be_overwritten:
+        if self.encoded or self.validation_flags or self.report_may_be_overwritten or self.kept_failures:
             return False
         return time.perf_counter() < self.safe_until
 
@@ -277,43 +286,49 @@ class RunLog:
         content = read_together(device.queue, device.pool, wanted) if wanted else []
         self.validation_flags = []
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, content, strict=False)}
-        timeouts: list[Exception] = []
-        others: list[Exception] = []
+        failures: list[Exception] = []
+        if not self.keeps_failures:
+            if self.report_may_be_overwritten:
+                failures.append(timeout_error(device, "scan", len(runs), "may have given up"))
+                self.report_may_be_overwritten = False
+            failures += self.kept_failures
+            self.kept_failures = []
         failed: list[str] = []
-        for run in runs:
+        for number, run in enumerate(runs):
             report = reports[id(run.state)]
             if run.epoch not in report[STATUS_WORD : LOOP_LIMIT_WORD + 1]:
                 continue
+            is_kept = self.keeps_failures and number >= len(self.pending)
+            into = self.kept_failures if is_kept else failures
+            is_wrong_size = isinstance(run, Run) and report[SUBGROUP_SIZE_WORD] == run.epoch
+            if run.has_timed_out(report) and not is_wrong_size:
+                what = "sort" if isinstance(run, SortRun) else "scan"
+                failed.append(run.strategy)
+                into.append(timeout_error(device, f"{what} by strategy {run.strategy!r}", len(runs), "gave up"))
+                if self.keeps_failures and not is_kept and any(other.state is run.state for other in self.encoded):
+                    self.report_may_be_overwritten = True
             if isinstance(run, SortRun):
-                if run.has_timed_out(report):
-                    failed.append(run.strategy)
-                    timeouts.append(timeout_error(device, f"sort by strategy {run.strategy!r}", len(runs), "gave up"))
                 continue
             self.encoded[:] = [other for other in self.encoded if other is not run]
-            if report[SUBGROUP_SIZE_WORD] == run.epoch:
+            if is_wrong_size:
                 self.note(run.plan, Outcome.WRONG_SUBGROUP_SIZE)
-                others.append(_wrong_subgroup_size_error(device, run.plan))
-            elif run.has_timed_out(report):
-                failed.append(run.strategy)
-                timeouts.append(timeout_error(device, f"scan by strategy {run.strategy!r}", len(runs), "gave up"))
+                into.append(_wrong_subgroup_size_error(device, run.plan))
             if run.has_exceeded_loop_limit(report):
-                others.append(loop_limit_error(run.plan))
+                into.append(loop_limit_error(run.plan))
         self.forget_pending()
-        overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
-        if overwritten:
-            timeouts.insert(0, timeout_error(device, "scan", len(runs), "may have given up"))
         rest = content[len(states) :]
         for validation_flag, words in zip(validation_flags, rest[: len(validation_flags)], strict=True):
             error = validation_flag.error(words.view(np.uint32).tolist())
             if error is not None:
-                others.append(error)
+                failures.append(error)
                 # Later runs may write the same words.
                 encoder = device.queue.encoder()
                 encoder.clear_buffer(
                     validation_flag.array.buffer, validation_flag.array.offset, round_up(validation_flag.array.nbytes)
                 )
                 device.queue.submit(encoder)
-        return timeouts + others, failed, rest[len(validation_flags) :]
+        failures.sort(key=lambda error: not isinstance(error, ProgressTimeoutError))
+        return failures, failed, rest[len(validation_flags) :]
 
 
 def _wrong_subgroup_size_error(device: ContextLike, plan: ScanPlan) -> GpuscanError:

@@ -11,8 +11,8 @@ import pytest
 import gpuscan as gs
 from gpuscan import signal
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
-from tests.harness.builds import count_waits
-from tests.harness.devices import count_programs
+from tests.harness.builds import count_waits, withhold_posts
+from tests.harness.devices import count_encoded_runs, count_programs, forget_plans
 from tests.oracle import Array, affine, assert_same
 
 N = 1024
@@ -305,6 +305,36 @@ def test_keys_of_numpy_beside_an_array_on_a_device(default: gs.Device, monkeypat
         assert isinstance(on_device, gs.Array)
         assert_same(beside, wanted[1])
     assert count_programs(default) == known
+
+
+def test_calls_beside_recorded_runs(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a call waits once where a plan was recorded before, and raises the error of the recorded run."""
+    device, n = own_device, 200_000
+    source, target, x = device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32), np.ones(N, np.float32)
+
+    def record() -> Any:
+        encoder = device.wgpu_device.create_command_encoder()
+        device.plan(n, np.uint32, strategy="lookback").record(encoder, source, target)
+        return encoder.finish()
+
+    def count() -> int:
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            assert_same(gs.scan(x, device=device), np.cumsum(x))
+        return len(waits)
+
+    for _ in range(6):
+        gs.scan(x, device=device)
+    device.wgpu_device.queue.submit([record()])
+    assert count_encoded_runs(device)
+    assert [count() for _ in range(4)] == [1, 1, 1, 1]
+    with monkeypatch.context() as patched:
+        withhold_posts(patched)
+        forget_plans(device)
+        device.wgpu_device.queue.submit([record()])
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        gs.scan(x, device=device)
+    assert count() == 1
 
 
 def test_extreme_numbers_in_loops(default: gs.Device) -> None:
