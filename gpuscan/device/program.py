@@ -31,7 +31,8 @@ from gpuscan.device.steps import (
     SlotDispatch,
     Step,
 )
-from gpuscan.operators.parameters import Computation, Expression
+from gpuscan.operators.computation import Computation
+from gpuscan.operators.parameters import Expression
 from gpuscan.sizes import Size, SizeFormula, SizeTrace
 
 if TYPE_CHECKING:

@@ -19,11 +19,10 @@ from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.program import Program, ProgramTemplate, Recording
+from gpuscan.operators.computation import FAILED, Computation
 from gpuscan.operators.parameters import (
-    FAILED,
     ONCE_CHANGED,
     ClosedArray,
-    Computation,
     Expression,
     Parameters,
     bits_of,

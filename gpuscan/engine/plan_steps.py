@@ -17,7 +17,8 @@ from gpuscan.device.reports import Run, ValidationFlag
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, describe_run, parameters
 from gpuscan.device.transfer import round_up
-from gpuscan.operators.parameters import QUIET, Expression, derive
+from gpuscan.operators.computation import QUIET
+from gpuscan.operators.parameters import Expression, derive
 from gpuscan.planning.plan import grid_of
 from gpuscan.sizes import apply
 

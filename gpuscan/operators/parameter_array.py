@@ -12,11 +12,11 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.operators.computation import QUIET
 from gpuscan.operators.parameters import (
     FLOATS,
     INTEGERS,
     PYTHON_NUMBERS,
-    QUIET,
     Expression,
     Parameter,
     derive,

@@ -1,14 +1,13 @@
 """Floats that the user's functions close over, as parameters of a call: another float needs no other program.
 
 A function is traced with a `Parameter` in the place of each float. Arithmetic on parameters is recorded as an
-`Expression`. A `Computation` does the same Python and NumPy operations again for other floats, so the constants have
-the bits that a new trace would give them. Some values decide how a function is traced, such as the outcome of a
-comparison, or the exponent of a power. They are revealed, and become a part of the key of the program.
+`Expression`. `gpuscan.operators.computation` does the same Python and NumPy operations again for other floats, so the
+constants have the bits that a new trace would give them. Some values decide how a function is traced, such as the
+outcome of a comparison, or the exponent of a power. They are revealed, and become a part of the key of the program.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 import operator
@@ -17,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,8 +49,6 @@ _FALLIBLE = frozenset(
 _MAX_SIZE = 1024
 # How many sets of parameters are kept for later calls.
 _MAX_SETS = 512
-# The value of an expression that is not defined for some floats.
-FAILED = object()
 
 
 # ----- Expressions
@@ -148,11 +144,11 @@ def derive(function: Callable[..., T], *operands: object) -> T | Expression:
     expression = Expression(parameters, function, operands, value, (function, *described))
     if function in _FALLIBLE:
         # A call with floats for which it raises an error raises it, too, even if nothing uses the value.
-        reveal(derive(_is_defined, expression))
+        reveal(derive(is_defined, expression))
     return expression
 
 
-def _is_defined(value: object) -> bool:
+def is_defined(value: object) -> bool:
     """Return True: where the value is not defined, this is not called."""
     return True
 
@@ -193,134 +189,6 @@ def bits_of(value: Any) -> bytes:
     if type(value) is complex:
         return _bits(value.real) + _bits(value.imag)
     return repr(value).encode() if type(value) is int else value.tobytes()
-
-
-# Functions of Python's numbers that compute nothing with NumPy.
-QUIET: set[Callable[..., object]] = {_is_defined, is_between, join_bytes}
-# Types of values that Python computes without NumPy, and so without warnings.
-_PYTHON_TYPES = frozenset({bool, int, float, bytes})
-
-
-def _is_quiet(expression: Expression) -> bool:
-    """Return True if NumPy never warns while a step is computed."""
-    function, operands = expression.function, expression.operands
-    # A size has the class of its number.
-    if not {operand.value.__class__ for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
-        return False
-    is_of_python = isinstance(function, (type(operator.add), operator.methodcaller))
-    return is_of_python or function in QUIET or getattr(function, "pack", None) is not None
-
-
-class Computation:
-    """Computes expressions for other floats, without a trace.
-
-    Args:
-        expressions: the expressions, of floats of one kind of call.
-
-    Attributes:
-        values: a function that returns the values of the expressions for the floats of a call; `FAILED` for each that
-            is not defined for these floats.
-        constants: what else it computes from. Sizes among these need their numbers, as `with_constants` takes them.
-    """
-
-    def __init__(self, expressions: Iterable[Expression]) -> None:
-        given = list(expressions)
-        count = len(given[0].parameters.floats) if given else 0
-        constants: list[object] = []
-        # What each step computes one more value from: the index of a float or of a step, or ~ the index of a constant.
-        steps: list[tuple[Callable[..., object], list[int]]] = []
-        step_numbers: dict[Hashable, int] = {}
-        self.values = self._compute
-        # The results for the last numbers, for functions that take long.
-        self._last: tuple[tuple[bytes, ...], list[object]] = (), []
-
-        def index_of(operand: object) -> int:
-            if type(operand) is not Expression:
-                constants.append(operand)
-                return ~(len(constants) - 1)
-            if type(operand.structure) is int:
-                return operand.structure
-            if operand.function is None:
-                return index_of(operand.value)
-            if operand.structure not in step_numbers:
-                operands = [index_of(item) for item in operand.operands]
-                steps.append((operand.function, operands))
-                if not _is_quiet(operand) and self.values != self._compute_again:
-                    is_long = isinstance(operand.function, FunctionType)
-                    self.values = self._compute_again if is_long else self._compute_quietly
-                step_numbers[operand.structure] = count + len(steps) - 1
-            return step_numbers[operand.structure]
-
-        def index(number: int) -> int:
-            """Return an index among the constants, the floats and the steps."""
-            return ~number if number < 0 else len(constants) + number
-
-        results = [index_of(item) for item in given]
-        self.constants = tuple(constants)
-        self._steps: list[tuple[Any, tuple[int, ...]]] = [
-            (function, tuple(map(index, given))) for function, given in steps
-        ]
-        self._results = [index(item) for item in results]
-
-    def with_constants(self, constants: tuple[object, ...]) -> Computation:
-        """Return the same computation with other constants."""
-        if constants is self.constants:
-            return self
-        other = copy.copy(self)
-        other.constants, other._last = constants, ((), [])
-        other.values = getattr(other, self.values.__name__)
-        return other
-
-    def _compute_quietly(self, floats: Sequence[object]) -> list[object]:
-        """Return the values without NumPy's warnings. Entering and leaving this state takes three Python calls."""
-        with np.errstate(all="ignore"):
-            return self._compute(floats)
-
-    def _compute_again(self, floats: Sequence[object]) -> list[object]:
-        """Return the last values if the numbers are the last ones."""
-        bits = tuple(map(bits_of, floats))
-        last, results = self._last
-        if bits != last:
-            results = self._compute_quietly(floats)
-            self._last = bits, results
-        return results
-
-    def _compute(self, floats: Sequence[object]) -> list[object]:
-        values: list[Any] = [*self.constants, *floats]
-        value_of = values.__getitem__
-        failed = False
-        as_array, read = np.asarray, np.frombuffer
-        for function, operands in self._steps:
-            if failed and any(value_of(operand) is FAILED for operand in operands):
-                values.append(FAILED)
-                continue
-            try:
-                # Most steps are these functions. A call of such a function takes a few times as long.
-                function_type = type(function)
-                if function_type is BytesIn:
-                    value = values[operands[0]]
-                    if function.pack is None or type(value) is not float:
-                        value = as_array(value)
-                        if value.dtype.hasobject:
-                            raise OverflowError  # as `BytesIn` does
-                        value = value.astype(function.dtype).tobytes()
-                    else:
-                        try:
-                            value = function.pack(value)
-                        except OverflowError:
-                            value = function.pack(math.copysign(math.inf, value))
-                elif function_type is OfBytes and len(operands) == 1:
-                    value = function.function(read(values[operands[0]], function.sources[0])[0])
-                elif function_type is OfBytes and len(operands) == 2:
-                    one, two = function.sources
-                    value = function.function(read(values[operands[0]], one)[0], read(values[operands[1]], two)[0])
-                else:
-                    value = function(*map(value_of, operands))
-                values.append(value)
-            except Exception:
-                failed = True
-                values.append(FAILED)
-        return list(map(value_of, self._results))
 
 
 # ----- Sets of parameters
@@ -609,7 +477,7 @@ def record_calls_of(function: Callable[..., T]) -> Callable[..., T | Parameter]:
             return function(*arguments)
         result = _record(function, *arguments)
         if type(result) is Parameter:
-            reveal(derive(_is_defined, result._expression))  # as `derive` does for other functions that raise errors
+            reveal(derive(is_defined, result._expression))  # as `derive` does for other functions that raise errors
         return result
 
     return call

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import element_of
+from gpuscan.operators.computation import FAILED, Computation
 from gpuscan.operators.function_keys import function_key, with_parameters
-from gpuscan.operators.parameters import FAILED, Computation, Parameter, Parameters, derive, parameters_of
+from gpuscan.operators.parameters import Parameter, Parameters, derive, parameters_of
 from gpuscan.operators.trace import trace_map
 
 GLOBAL = 0.5
@@ -165,3 +166,35 @@ def test_the_last_numbers_are_told_apart() -> None:
     values = Computation([derive(join, one._expression, other._expression)]).values
     for numbers in ([1, 23], [12, 3], [12, 3], [123, 0], [1, 23]):
         assert values(numbers) == [tuple(numbers)]
+
+
+def test_only_what_has_changed_is_computed_again() -> None:
+    """Assert that a function is called again only for other numbers, also where the caller writes to its array."""
+    array = np.array([1.0, 2.0])
+    parameters = Parameters([0.5, array])
+    computed: list[Any] = []
+
+    def double(value: Any) -> Any:
+        computed.append(value)
+        return value * 2
+
+    def negate(value: Any) -> Any:
+        if np.any(value == 8):
+            raise ValueError
+        return -value
+
+    def join(first: Any, second: Any) -> Any:
+        return first, second.tolist()
+
+    of_float, of_array = (derive(double, leaf) for leaf in parameters.leaves)
+    values = Computation([derive(join, of_float, derive(negate, of_array))]).values
+    computed.clear()
+    for number, element, calls in ((0.5, 1.0, 2), (0.25, 1.0, 1), (0.25, 3.0, 1), (0.25, 3.0, 0), (-0.0, 3.0, 1)):
+        array[0] = element
+        assert values([number, array]) == [(number * 2, [-2 * element, -4.0])]
+        assert len(computed) == calls
+        computed.clear()
+    array[0] = 4.0
+    assert [values([number, array]) for number in (1.0, 2.0)] == [[FAILED]] * 2
+    array[0] = 5.0
+    assert values([2.0, array]) == [(4.0, [-10.0, -4.0])]
