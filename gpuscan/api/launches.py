@@ -187,9 +187,9 @@ class CallKey:
         if value_type is tuple or value_type is list:
             if len(value) > _MAX_LENGTH:
                 raise _NoKeyError
-            return value_type, *map(self.of, value)
+            return value_type, *self._of_parts(value)
         if value_type is dict:
-            return dict, tuple(value), *map(self.of, value.values())
+            return dict, tuple(value), *self._of_parts(value.values())
         if self.operand and (
             value_type in FLOATS or (self.array_operands and value_type is np.ndarray and _is_number(value))
         ):
@@ -214,7 +214,7 @@ class CallKey:
         if value_type is NumpyFunction or isinstance(value, type):
             return value_type, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return value_type, *map(self.of, value)
+            return value_type, *self._of_parts(value)
         if value_type is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
@@ -223,6 +223,22 @@ class CallKey:
         if part is None:
             raise _NoKeyError
         return part
+
+    def _of_parts(self, parts: Iterable[Any]) -> list[Hashable]:
+        """Return the parts of the key for the parts of a bundle. Most bundles hold numbers, which need no calls."""
+        known: list[Hashable] = []
+        takes_plain, takes_floats = not (self.integers or self.counts), self.operand
+        for part in parts:
+            part_type = type(part)
+            if takes_plain and part_type in _PLAIN:
+                known.append((part_type, part))
+            elif takes_floats and part_type in FLOATS:
+                self.floats.append(part)
+                self.has_operands = True
+                known.append((Parameter, part_type))
+            else:
+                known.append(self.of(part))
+        return known
 
     def _of_array(self, array: DeviceArray) -> Hashable:
         if array._owner is None:
@@ -461,7 +477,10 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
 
 def _is_mixed(value: object) -> bool:
     """Return True for a bundle with an array on a device. Its other arrays are uploaded, as its results are there."""
-    return isinstance(value, _BUNDLES) and any(map(is_array, value.values() if isinstance(value, dict) else value))
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, _BUNDLES) else ():
+        if isinstance(part, DeviceArray):
+            return True
+    return False
 
 
 def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:

@@ -101,8 +101,8 @@ def takes_numpy(
             with context.lock:
                 if context.queue.recording is not None:
                     return function(*arguments, **options)
-                # Reports of earlier calls are read first, so that a failure below is this call's own. Callers may submit
-                # encoded runs at any time, so their failures are kept for the end of the call.
+                # Reports of earlier calls are read first, so that a failure below is this call's own. Encoded runs may
+                # be submitted at any time, so their failures are kept for the end of the call.
                 if log.has_unread_calls:
                     context.check()
                 called, outer, log.keeps_failures = False, log.keeps_failures, True

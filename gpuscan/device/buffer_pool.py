@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import DeviceMemoryError
@@ -152,7 +153,8 @@ class BufferPool:
             )
         with self._lock:
             self._collect()
-            return self._take((usage, self.size_of(nbytes)))
+            (buffer,) = self._take([(usage, self.size_of(nbytes))])
+            return buffer
 
     def size_of(self, nbytes: int) -> int:
         """Return the size of the buffer that serves a request for `nbytes`. No buffer is larger than `largest`."""
@@ -161,21 +163,14 @@ class BufferPool:
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
         with self._lock:
-            self._give(buffer, (buffer.usage, buffer.size))
+            self._give([(buffer, (buffer.usage, buffer.size))])
 
     def take_all(self, usages_and_sizes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
         """Return a buffer for each pair of usage and `size_of`, as `take` does; all of them or none."""
-        buffers: list[wgpu.GPUBuffer] = []
         with self._lock:
             if self.dropped or self.forgotten:
                 self._collect()
-            try:
-                for usage_and_size in usages_and_sizes:
-                    buffers.append(self._take(usage_and_size))
-            except BaseException:
-                self.give_all(buffers, usages_and_sizes, clean=True)
-                raise
-        return buffers
+            return self._take(usages_and_sizes)
 
     def give_all(
         self, buffers: Sequence[wgpu.GPUBuffer], usages_and_sizes: Sequence[tuple[int, int]], *, clean: bool
@@ -186,8 +181,7 @@ class BufferPool:
                 self.discard(buffer)
             return
         with self._lock:
-            for buffer, usage_and_size in zip(buffers, usages_and_sizes, strict=False):
-                self._give(buffer, usage_and_size)
+            self._give(zip(buffers, usages_and_sizes, strict=False))
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
         """Destroy a buffer from `take` that cannot be used again, for example because it is still mapped."""
@@ -210,7 +204,7 @@ class BufferPool:
         usage_and_size = usage, min(size_class(nbytes), self.largest)
         with self._lock:
             self._collect()
-            buffer = self._take(usage_and_size)
+            (buffer,) = self._take([usage_and_size])
         return Allocation(self, buffer, nbytes, usage_and_size)
 
     def cleanup(self) -> None:
@@ -231,7 +225,8 @@ class BufferPool:
     def _collect(self) -> None:
         """Take back the buffers of allocations that were garbage-collected."""
         while self.dropped:
-            self._give(*self.dropped.popleft())
+            # Each is taken from the queue as it is given back.
+            self._give(map(deque.popleft, repeat(self.dropped, len(self.dropped))))
         while self.forgotten:
             buffer, (_, nbytes) = self.forgotten.popleft()
             del self._taken[id(buffer)]
@@ -239,31 +234,39 @@ class BufferPool:
             self._reserved -= nbytes
             self._allocations -= 1
 
-    def _take(self, usage_and_size: tuple[int, int]) -> wgpu.GPUBuffer:
-        """Return a buffer of this usage and size class."""
-        usage, size = usage_and_size
-        alike = self._by_class.get(usage_and_size)
-        if alike:
-            buffer = self._free.pop(alike.pop())
-            self._free_bytes -= size
-        else:
-            buffer = self._create(size, usage)
-        self._taken[id(buffer)] = buffer
-        self._in_use += size
-        self._allocations += 1
-        return buffer
+    def _take(self, usages_and_sizes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
+        """Return a buffer for each usage and size class; all of them or none."""
+        buffers: list[wgpu.GPUBuffer] = []
+        for usage_and_size in usages_and_sizes:
+            usage, size = usage_and_size
+            alike = self._by_class.get(usage_and_size)
+            if alike:
+                buffer = self._free.pop(alike.pop())
+                self._free_bytes -= size
+            else:
+                try:
+                    buffer = self._create(size, usage)
+                except BaseException:
+                    self._give(zip(buffers, usages_and_sizes, strict=False))
+                    raise
+            self._taken[id(buffer)] = buffer
+            self._in_use += size
+            self._allocations += 1
+            buffers.append(buffer)
+        return buffers
 
-    def _give(self, buffer: wgpu.GPUBuffer, usage_and_size: tuple[int, int]) -> None:
-        """Keep a buffer of this usage and size class, and destroy the least recently used ones above the limit."""
-        del self._taken[id(buffer)]
-        self._in_use -= usage_and_size[1]
-        self._allocations -= 1
-        self._free[id(buffer)] = buffer
-        self._by_class.setdefault(usage_and_size, []).append(id(buffer))
-        self._free_bytes += usage_and_size[1]
-        limit = max(self._max_free_bytes, self._in_use) if self._keeps_as_used else self._max_free_bytes
-        while self._free_bytes > limit:
-            self._destroy(next(iter(self._free)))
+    def _give(self, buffers: Iterable[tuple[wgpu.GPUBuffer, tuple[int, int]]]) -> None:
+        """Keep buffers with their usage and size class, and destroy the least recently used ones above the limit."""
+        for buffer, usage_and_size in buffers:
+            del self._taken[id(buffer)]
+            self._in_use -= usage_and_size[1]
+            self._allocations -= 1
+            self._free[id(buffer)] = buffer
+            self._by_class.setdefault(usage_and_size, []).append(id(buffer))
+            self._free_bytes += usage_and_size[1]
+            limit = max(self._max_free_bytes, self._in_use) if self._keeps_as_used else self._max_free_bytes
+            while self._free_bytes > limit:
+                self._destroy(next(iter(self._free)))
 
     def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:
         try:

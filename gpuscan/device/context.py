@@ -361,7 +361,7 @@ class DeviceContext:
         """
         if (recording := self.recording) is not None:
             recording.report(run, timeout_seconds)
-        self.run_log.add_pending(run, time.perf_counter() + timeout_seconds)
+        self.run_log.add_pending([run], time.perf_counter() + timeout_seconds)
 
     def read_validation_flag_later(self, validation_flag: ValidationFlag) -> None:
         """Keep what a kernel finds out about an argument until it is read."""

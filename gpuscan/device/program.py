@@ -8,6 +8,7 @@ launches the program over its own arguments, and runs none of the code that made
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -228,8 +229,11 @@ class Program:
         outputs = list(map(Allocation, repeat(pool), taken, self.sizes, self.usages_and_sizes))
         slots: list[wgpu.GPUBuffer] = [*arguments, *constants, *taken, *self._runs]
         started: list[RunBuffers] = []
-        reports: list[tuple[Run | SortRun, float]] = []
+        reports: list[Run | SortRun] = []
+        safe_until = math.inf
         steps: list[Any] = []
+        # Makes a named tuple without a call of Python's.
+        new: Any = tuple.__new__
         profiled = context.profiles.active
         for item in self.items:
             if isinstance(item, SlotDispatch):
@@ -248,13 +252,15 @@ class Program:
                 started.append(run)
                 slots[item.state], slots[item.params] = run.state, run.params.buffer
                 if item.report is not None:
-                    safe_until = time.perf_counter() + item.timeout_seconds
-                    reports.append((_run_of(item.report, run), safe_until))
+                    kind = SortRun if type(item.report) is str else Run
+                    reports.append(new(kind, (item.report, run.state, run.epoch)))
+                    safe_until = min(safe_until, time.perf_counter() + item.timeout_seconds)
             elif isinstance(item, SlotClear):
-                steps.append(Clear(slots[item.slot], item.offset, item.size))
+                steps.append(new(Clear, (slots[item.slot], item.offset, item.size)))
             else:
                 source, destination = slots[item.source], slots[item.destination]
-                steps.append(Copy(source, item.source_offset, destination, item.destination_offset, item.size))
+                copy = source, item.source_offset, destination, item.destination_offset, item.size
+                steps.append(new(Copy, copy))
         if profiled:
             context.submit(steps, self.nbytes, deferrable=False)
         else:
@@ -262,18 +268,11 @@ class Program:
         if len(taken) > count:
             # Memory is used in the order of the queue, so later launches may write to it.
             pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
-        for report in reports:
-            context.run_log.add_pending(*report)
+        if reports:
+            context.run_log.add_pending(reports, safe_until)
         for validation_flag in self.validation_flags:
             context.run_log.add_validation_flag(validation_flag)
         return outputs
-
-
-def _run_of(report: ScanPlan | str, start: RunBuffers) -> Run | SortRun:
-    """Return the run of a plan, or of a sort by a strategy."""
-    if isinstance(report, str):
-        return SortRun(report, start.state, start.epoch)
-    return Run(report, start.state, start.epoch)
 
 
 def _grid(grid: Grid | SlotBinding, slots: Sequence[object]) -> Grid:

@@ -10,7 +10,7 @@ import enum
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -218,14 +218,14 @@ class RunLog:
 
     # ----- Unread reports
 
-    def add_pending(self, run: Run | SortRun, safe_until: float) -> None:
-        """Keep a run until its report is read.
+    def add_pending(self, runs: Iterable[Run | SortRun], safe_until: float) -> None:
+        """Keep runs until their reports are read.
 
         Args:
-            run: the run, which was submitted or deferred.
-            safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that the run has not failed.
+            runs: the runs, which were submitted or deferred.
+            safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that none of them has failed.
         """
-        self.pending.append(run)
+        self.pending += runs
         self.safe_until = min(self.safe_until, safe_until)
 
     def add_validation_flag(self, validation_flag: ValidationFlag) -> None:

@@ -30,6 +30,8 @@ LAST_EPOCH = 0xFFFF
 # The parameters of runs with one descriptor are written for 1 run at first, then for 16 and then for 256 runs at once.
 GROWTH = 16
 MAX_AHEAD = 256
+# Makes a named tuple without a call of Python's: each run of a program has one.
+_new: Any = tuple.__new__
 # A buffer that is not made yet, and its size.
 _NO_MEMORY = (None, -1)
 # How many descriptors have their parameters kept; the least recently used goes first.
@@ -178,7 +180,9 @@ class TileState:
             memory, size = self._memory.get(run_descriptor.memory, _NO_MEMORY)
             if size < run_descriptor.nbytes:
                 memory = self._grow(run_descriptor)
-            return RunBuffers(memory, epoch, params, number * len(run_descriptor.words) * self._stride, self._stride)
+            offset = number * len(run_descriptor.words) * self._stride
+            run: RunBuffers = _new(RunBuffers, (memory, epoch, params, offset, self._stride))
+            return run
 
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""

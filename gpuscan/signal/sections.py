@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -267,7 +268,9 @@ class Sections:
     def _convert(self, states: AnyArray, matrix_of: Callable[[Section], Floats]) -> AnyArray:
         parts, first = [], 0
         for space in self.spaces:
-            parts.append(np.tensordot(matrix_of(space), states[first : first + space.size], 1))
+            matrix, others = matrix_of(space), states.shape[1:]
+            flat = states[first : first + space.size].reshape(space.size, prod(others))
+            parts.append(np.dot(matrix, flat).reshape(len(matrix), *others))
             first += space.size
         return np.concatenate(parts)
 

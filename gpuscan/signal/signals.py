@@ -177,12 +177,12 @@ def states_of(zi: object, signal: Signal, order: int, sections: int | None = Non
         raise ValueError(
             f"zi of shape {own_shape} was passed for a filter with states of shape {shown}; pass an array of that shape"
         )
-    if isinstance(given, Array):
-        axes = list(range(given.ndim))
-        axes.insert(len(lead), axes.pop(len(lead) + signal.axis))
-        return given.transpose(axes)
-    whole = np.broadcast_to(given, full).astype(np.float64)
-    return np.moveaxis(whole, len(lead) + signal.axis, len(lead))
+    axes = list(range(given.ndim))
+    axes.insert(len(lead), axes.pop(len(lead) + signal.axis))
+    if not isinstance(given, Array):
+        given = (given if given.shape == full else np.broadcast_to(given, full)).astype(np.float64)
+    states: Samples = given.transpose(axes)
+    return states
 
 
 def last_samples(samples: Samples, axis: int, count: int) -> AnyArray:

@@ -9,6 +9,7 @@ any functions is. The identity is A = 1, b = 0, in the semiring's 1 and 0.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -262,7 +263,7 @@ class MatrixMaps(Composition):
     @property
     def stored(self) -> int:
         """The number of entries of A that are stored."""
-        return 1 + max(entry for row in self.pattern for entry in (*row, -1))
+        return 1 + max(itertools.chain([-1], *self.pattern))
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         plus, times, size = self.semiring.plus, self.semiring.times, range(len(self.pattern))
