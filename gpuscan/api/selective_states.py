@@ -13,8 +13,9 @@ from gpuscan.api.array import SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.operators.operator import operator
+from gpuscan.planning.tile_shapes import power_above
 from gpuscan.problem.broadcasting import find_repeated_axes
 
 if TYPE_CHECKING:
@@ -57,12 +58,18 @@ class StateRun:
         pairs = zip(values, axes, strict=True)
         return [reduce(value, axis=repeated, device=self._device) if repeated else value for value, repeated in pairs]
 
+    def _mark_end(self, dtype: AnyDType) -> DeviceArray:
+        """Return ones at the last step and zeros at the others. Calls of other lengths view the same memory."""
+        length = self._shapes[0][TIME]
+        marks = np.zeros(power_above(length), dtype)
+        marks[-1:] = 1
+        return self._device.asarray(marks)[len(marks) - length :]
+
     def gradients(self, grad_y: SomeArray, grad_last: SomeArray) -> list[DeviceArray]:
         """Return the gradients with respect to the arrays."""
         u, dt, decays, inward, outward = self.arrays
-        is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
-        is_last[-1:] = 1
-        weights, after, ends = (self._device.asarray(array) for array in (grad_y, grad_last, is_last))
+        weights, after = (self._device.asarray(array) for array in (grad_y, grad_last))
+        ends = self._mark_end(grad_y.dtype)
         gates, h = self.states()
         a, states = gates, h
         if self._is_complex:

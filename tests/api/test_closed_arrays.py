@@ -12,7 +12,7 @@ import pytest
 import gpuscan as gs
 from tests.api.test_launches import EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
-from tests.harness.devices import count_programs
+from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 
 RNG = np.random.default_rng(0)
@@ -107,9 +107,11 @@ LOOPS: dict[str, tuple[Callable[[Any], Callable[[Any, Any], Any]], Any]] = {
 }
 
 
+@pytest.mark.parametrize("plans_as", [lambda device: device, as_gpu_of_programs], ids=["itself", "gpu"])
 @pytest.mark.parametrize("kind", LOOPS)
-def test_loops(device: gs.Device, kind: str) -> None:
+def test_loops(device: gs.Device, kind: str, plans_as: Callable[[gs.Device], gs.Device]) -> None:
     """Assert that the matrices of a loop are parameters."""
+    device = plans_as(device)
     make, dtype = LOOPS[kind]
     a, init = device.asarray(ROWS), np.zeros(3, np.float32)
     for number in range(8):

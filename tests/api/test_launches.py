@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.device.native_queue import NativeMapping
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.harness.builds import count_waits, keep_no_programs
-from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
+from tests.harness.devices import as_gpu_of_programs, count_programs, distrust, poison, timeouts_apart
 from tests.oracle import LATER, Array, affine, assert_same
 
 N = 1024
@@ -29,6 +30,8 @@ NEW_FIRST, NEW_EACH_STAGE, NEW_EACH_RESULT = 220, 110, 50
 PLANNED_AGAIN = {"sort segments", "repeat"}
 # For calls that a type checker refuses.
 UNTYPED: Any = gs
+# The code that waits for a buffer, and polls meanwhile.
+_WAIT = NativeMapping.sync_wait.__code__
 # NumPy's types do not know that ufuncs write to arrays on devices.
 ADD: Any = np.add
 
@@ -170,11 +173,18 @@ class Counted:
     calls: int = 0
 
     def of(self, call: Callable[[], Any]) -> int:
-        """Return how many there are. No garbage is collected, since its finalizers may make hundreds of calls."""
+        """Return how many there are, but for those while it waits: a wait polls the GPU as long as that takes.
+
+        No garbage is collected, since its finalizers may make hundreds of calls.
+        """
+        waiting: set[int] = set()
 
         def count_one(frame: Any, event: str, argument: Any) -> None:
-            del frame, argument
-            self.calls += event == "call"
+            del argument
+            thread = threading.get_ident()
+            if frame.f_code is _WAIT and event in ("call", "return"):
+                (waiting.add if event == "call" else waiting.discard)(thread)
+            self.calls += event == "call" and thread not in waiting
 
         collects = gc.isenabled()
         gc.disable()
@@ -245,11 +255,25 @@ def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PLANNED_AGAIN])
 def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a call of a new length gives the long way's results, waits for nothing, and takes few calls."""
-    call = KINDS[kind]
+    assert_new_lengths_take_few_calls(device, kind, (44, 48), monkeypatch)
+
+
+@pytest.mark.usefixtures("without_collections")
+@pytest.mark.parametrize("kind", ["scan of columns", "reduce columns", "scan of rows", "selective_scan_vjp"])
+def test_a_new_length_on_a_gpu(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert the same of GPUs, where some lengths have other tiles, and need another shader."""
+    assert_new_lengths_take_few_calls(as_gpu_of_programs(device), kind, range(44, 68, 4), monkeypatch)
+
+
+def assert_new_lengths_take_few_calls(
+    device: gs.Device, kind: str, lengths: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assert it of two of these lengths."""
+    call, seen = KINDS[kind], []
     for rows in (32, 32, 32, 36, 36, 40):  # the first calls compile, and see how large subgroups are
         call(Arguments(device, rows, (rows, 32)))
     known = count_programs(device)
-    for rows in (44, 48):
+    for rows in lengths:
         arguments = Arguments(device, rows, (rows, 32))
         device.synchronize()
         with monkeypatch.context() as patched:
@@ -260,7 +284,12 @@ def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPa
         with device.profile() as profile:
             call(arguments)
         stages, found = max(1, len(profile.spans)), results_of(results[0])
-        assert calls <= NEW_FIRST + NEW_EACH_STAGE * (stages - 1) + NEW_EACH_RESULT * (len(found) - 1), (calls, stages)
+        most = NEW_FIRST + NEW_EACH_STAGE * (stages - 1) + NEW_EACH_RESULT * (len(found) - 1)
+        seen.append((calls, most))
+        if sum(calls <= most for calls, most in seen) == 2:
+            break
+    else:
+        pytest.fail(f"{seen} calls")
     assert count_programs(device) > known
     device.memory_cleanup()  # drops the programs
     for array, expected in zip(found, results_of(call(arguments)), strict=True):

@@ -17,7 +17,7 @@ import pytest
 import gpuscan as gs
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
-from tests.harness.devices import count_programs
+from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 
 NAN, INF = math.nan, math.inf
@@ -295,6 +295,17 @@ LOOPS: dict[str, Callable[[Any, float, Any], Any]] = {
 @pytest.mark.parametrize("kind", LOOPS)
 def test_loops(device: gs.Device, kind: str) -> None:
     """Assert the same of loops. What decides the form of a loop is computed again for each float."""
+    assert_loop_takes_few_calls(device, kind)
+
+
+@pytest.mark.parametrize("kind", ["loop with a decay", "loop of quotients"])
+def test_loops_on_a_gpu(device: gs.Device, kind: str) -> None:
+    """Assert the same of GPUs, which scan in one stage instead of three."""
+    assert_loop_takes_few_calls(as_gpu_of_programs(device), kind)
+
+
+def assert_loop_takes_few_calls(device: gs.Device, kind: str) -> None:
+    """Assert it of a loop."""
     call = LOOPS[kind]
     a = device.asarray(X)
     compare_with_traces(call, a, kind)

@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan import signal
 from tests.api.test_launches import EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
-from tests.harness.devices import count_plans_and_pipelines, count_programs
+from tests.harness.devices import as_gpu_of_programs, count_plans_and_pipelines, count_programs
 from tests.oracle import Array
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
@@ -337,6 +337,17 @@ CALLS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", CALLS)
 def test_a_repeated_filter(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a filter with other numbers and states is one program, waits for nothing, and is right."""
+    assert_filter_takes_few_calls(device, kind, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["several sections", "states", "sosfilt", "sections with states"])
+def test_a_repeated_filter_on_a_gpu(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert the same of GPUs, which scan in one stage instead of three."""
+    assert_filter_takes_few_calls(as_gpu_of_programs(device), kind, monkeypatch)
+
+
+def assert_filter_takes_few_calls(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert it of a filter."""
     call = CALLS[kind]
     x = [device.asarray(X[row, :, 1]) for row in range(3)]
     zi = [device.asarray(np.array([0.3, row], np.float32)) for row in range(3)]
