@@ -380,7 +380,8 @@ def find_quick_steps(
 ) -> QuickSteps:
     """Return the quick steps of a function of two elements, ``a`` and ``b``.
 
-    A step takes its quick form if bounds of both operands are known. None does in a function that tells NaN apart.
+    A step takes its quick form if bounds of both operands are known. None does in a function that tells NaN apart, or
+    in one of elements without floats, which kernels keep no bounds of.
 
     Args:
         nodes: the function's nodes, arguments before results.
@@ -388,9 +389,9 @@ def find_quick_steps(
         element: the element that it takes and returns.
         spelled: returns the WGSL of a constant.
     """
-    if any(node.op in _READS_NAN for node in nodes):
-        return QuickSteps(frozenset())
     positions = {position: index for index, position in enumerate(float_components(element))}
+    if not positions or any(node.op in _READS_NAN for node in nodes):
+        return QuickSteps(frozenset())
     node_bounds: dict[int, Bounds] = {}
     quick: set[int] = set()
     lines: list[str] = []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray as Array
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, compute_dtype
 from gpuscan.operators.expression_graph import Graph, Node, numpy_function, reachable
 from gpuscan.operators.traced_array import Traced
@@ -74,11 +75,29 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], comp
         together.real, together.imag = args
         return together
     if node.op == "cast":
-        return np.asarray(args[0]).astype(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
+        number = np.asarray(args[0])
+        if node.scalar.is_integer and node.args[0].scalar.kind == "float":
+            number = _to_integers(number, node.scalar.dtype)
+        return number.astype(node.scalar.dtype, copy=False).astype(compute_dtype(node.scalar), copy=False)
     if node.op == "view":
         stored = np.asarray(args[0]).astype(node.args[0].scalar.dtype)
         return stored.view(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
     return compute(node, *args)
+
+
+def _to_integers(numbers: Array, dtype: AnyDType) -> Array:
+    """Return floats, rounded towards zero, as the integers that kernels make of them.
+
+    CPUs differ in NaN and in what is out of range, and NumPy's loops differ on one CPU.
+    """
+    wide = np.dtype(f"{dtype.kind}{max(dtype.itemsize, 4)}")
+    limit = 2.0 ** (8 * wide.itemsize - 1)
+    inside = (numbers >= -limit) & (numbers < limit)
+    signed = np.where(inside, numbers, -limit).astype(f"i{wide.itemsize}").astype(wide)
+    if dtype != wide or dtype.kind == "i":
+        return signed.astype(dtype)
+    positive = np.where((numbers >= 0) & (numbers < 2 * limit), numbers, 0).astype(wide)
+    return np.where(numbers < 0, signed, positive)
 
 
 def trace_again(

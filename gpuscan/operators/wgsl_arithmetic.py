@@ -105,6 +105,9 @@ FIXED_ALREADY = {
     ),
     "c64": frozenset({"real", "imag"}),
 }
+# Integers that drivers may round in other ways when they become float32. Functions of arithmetic_fixed.wgsl, such as
+# ``u32_to_f32``, convert them where the bits are fixed. Integers of two words are always converted by bits.
+ROUNDED_BY_BITS = frozenset({"u32", "i64", "u64"})
 # Operations that are the same for signed and unsigned integers.
 SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})
 # Operations that need only the low bits of their arguments to give the low bits of their result.
@@ -332,17 +335,12 @@ def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
         source = node.args[0].scalar
         if any(number.scalar.name == "float64" for number in (node, *node.args)):
             return f"{node.op} of float64"
-        if node.op in ("select", "complex", "view") or (node.op == "cast" and _is_fixed_cast(source)):
+        if node.op in ("select", "complex", "view", "cast"):
             continue
         form = "c64" if source.kind == "complex" else "f32"
         if source.kind not in ("float", "complex") or node.op not in FIXED[form].keys() | FIXED_ALREADY[form]:
-            return f"{node.op} of {source.name}" + (f" to {node.scalar.name}" if node.op == "cast" else "")
+            return f"{node.op} of {source.name}"
     return None
-
-
-def _is_fixed_cast(source: Scalar) -> bool:
-    """Return True if a conversion has the same bits everywhere. Conversions of wide integers to floats do not."""
-    return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
 
 def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fixed: bool, quick: bool) -> Text:
@@ -362,7 +360,7 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fix
         return call("vec2<f32>", *args)
     source = node.args[0].scalar
     if node.op == "cast":
-        return _cast(args[0], source, node.scalar, native_int64)
+        return _cast(args[0], source, node.scalar, native_int64, fixed)
     if node.op == "view":
         return _view(args[0], source, node.scalar, native_int64)
     form = form_of(source, native_int64)
@@ -429,7 +427,7 @@ def _complex_operation(op: str, args: list[Text]) -> Text:
     return infix(*INFIX[op], *args) if op in ("add", "subtract") else call(f"c64_{op}", *args)
 
 
-def _cast(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Text:
+def _cast(value: Text, source: Scalar, target: Scalar, native_int64: bool, fixed: bool) -> Text:
     start, end = form_of(source, native_int64), form_of(target, native_int64)
     if target.kind == "bool":
         if source.kind == "float":
@@ -443,7 +441,8 @@ def _cast(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Te
         zero, one = literal(0, target, native_int64), literal(1, target, native_int64)
         return call(end, value) if end in ("i32", "u32", "f32") else call("select", zero, one, value)
     if target.kind == "float":
-        text = value if start == end else call(f"{start}_to_f32" if start.startswith("wide") else end, value)
+        by_bits = start.startswith("wide") or (fixed and start in ROUNDED_BY_BITS and end == "f32")
+        text = value if start == end else call(f"{start}_to_f32" if by_bits else end, value)
         holds_all = source.kind != "float" and source.bits == 8
         return text if target.bits > 16 or holds_all else call(f"f32_round_to_{target.name}", text)
     if source.kind == "float":

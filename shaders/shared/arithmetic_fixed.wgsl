@@ -1,6 +1,6 @@
 {#- Steps on float32 and complex64 with the same bits on every device: correctly rounded, with subnormals, and one NaN.
     Comes in: helpers; branches, True to compute in integers only where a branch leads there, which is seldom. CPU
-    adapters take long to compile branches. Only the stages of scans call these functions, since `params` is theirs.
+    adapters take long to compile branches. The kernel has the word `params.epoch`, of 16 bits that compilers do not know.
     Compilers fuse products with sums, reorder sums and drop operands if they see them, and drivers may flush
     subnormals. So the operands and the result of each step pass through an opaque word, and what involves subnormals is
     computed in integers. The functions are straight lines, as in shared/elementary.wgsl, so that
@@ -118,6 +118,24 @@ fn f32_quick_product(a: f32, b: f32) -> f32 {
     return bitcast<f32>(f32_settled(a * b));
 }
 {% endif %}
+{% if "u32_to_f32" in helpers %}
+
+// To the nearest. Drivers agree on signed integers, so large numbers are halved. The lowest bit of a half is set if a bit
+// is lost.
+fn u32_to_f32(a: u32) -> f32 {
+    let half = f32(i32((a >> 1u) | (a & 1u)));
+    return select(f32(i32(a)), half + half, a >= 0x80000000u);
+}
+{% endif %}
+{% for name, sign in (("i64", "signed"), ("u64", "unsigned")) %}
+{% if name + "_to_f32" in helpers %}
+
+fn {{ name }}_to_f32(a: {{ name }}) -> f32 {
+    let words = u64(a);
+    return wide_{{ sign }}_to_f32(vec2<u32>(u32(words & 0xfffffffflu), u32(words >> 32u)));
+}
+{% endif %}
+{% endfor %}
 {% if "f32_opposite" in helpers %}
 
 fn f32_opposite(x: f32) -> f32 {

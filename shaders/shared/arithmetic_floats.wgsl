@@ -121,7 +121,7 @@ fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 {% if float ~ "_to_" ~ name in helpers %}
 
 {% if unsigned %}
-// Towards zero. A negative number wraps, as on x86-64.
+// Towards zero. A negative number wraps, as on x86-64. NaN and numbers that are too large give 0.
 {% else %}
 // Towards zero. What does not fit is the lowest number, as on x86-64.
 {% endif %}
@@ -129,8 +129,9 @@ fn {{ float }}_to_{{ name }}(x: {{ float }}) -> {{ name }} {
 {% set limit = 2 ** bits ~ ".0" ~ f %}
 {% if unsigned %}
 {% set signed = name | replace("u", "i") %}
-    let positive = {{ name }}(select(0.0{{ f }}, x, (x >= 0.0{{ f }}) & (x < {{ limit }})));
-    return select(positive, bitcast<{{ name }}>({{ float }}_to_{{ signed }}(x)), x < 0.0{{ f }});
+    let number = !{{ float }}_isnan(x);
+    let positive = {{ name }}(select(0.0{{ f }}, x, (x >= 0.0{{ f }}) & (x < {{ limit }}) & number));
+    return select(positive, bitcast<{{ name }}>({{ float }}_to_{{ signed }}(x)), (x < 0.0{{ f }}) & number);
 {% else %}
     let inside = (x >= -{{ limit }}) & (x < {{ limit }}) & !{{ float }}_isnan(x);
     let lowest = {{ "i32(-2147483648)" if bits == 31 else "-9223372036854775807li - 1li" }};

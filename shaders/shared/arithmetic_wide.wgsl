@@ -231,7 +231,7 @@ fn wide_signed_to_f32(a: vec2<u32>) -> f32 {
 {% endif %}
 {% if "f32_to_wide_magnitude" in helpers %}
 
-// Return the whole part of |x|, by its significand; zero from 2^64 on.
+// Return the whole part of |x|, by its significand; from 2^64 on, its low bits.
 fn f32_to_wide_magnitude(x: f32) -> vec2<u32> {
     let exponent = i32(f32_magnitude(x) >> 23u) - 150i;  // of the significand's last place
     let significand = vec2<u32>((bitcast<u32>(x) & 0x7fffffu) | 0x800000u, 0u);
@@ -250,8 +250,9 @@ fn f32_to_wide_signed(x: f32) -> vec2<u32> {
 {% endif %}
 {% if "f32_to_wide_unsigned" in helpers %}
 
-// Towards zero. A negative number wraps, as on x86-64.
+// Towards zero. A negative number wraps, as on x86-64. NaN and numbers that are too large give 0.
 fn f32_to_wide_unsigned(x: f32) -> vec2<u32> {
-    return select(f32_to_wide_magnitude(x), f32_to_wide_signed(x), f32_signbit(x));
+    let positive = select(vec2<u32>(), f32_to_wide_magnitude(x), f32_magnitude(x) < 0x5f800000u);  // 2^64
+    return select(positive, f32_to_wide_signed(x), f32_signbit(x) & !f32_isnan(x));
 }
 {% endif %}
