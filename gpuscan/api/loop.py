@@ -45,8 +45,9 @@ from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, structure_of, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
-from gpuscan.problem.fixed_bits import is_everywhere
+from gpuscan.problem.fixed_bits import check_fixed_step, is_everywhere, trace_with_one_nan
 from gpuscan.problem.results import over_arrays, parts_of
+from gpuscan.reference.everywhere import compute_fixed_map
 
 Method: TypeAlias = Literal["auto", "sequential", "newton"]
 _METHODS: tuple[str, ...] = get_args(Method)
@@ -173,7 +174,7 @@ def loop(
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 times the machine epsilon
             of the carry's dtype).
         max_iterations: for ``"newton"``, the largest number of iterations.
-        device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``.
+        device, reproducible: as in `gpuscan.scan`. `reproducible` cannot be combined with ``method="newton"``.
 
     Returns:
         A pair ``(carry, ys)``. The last carry has the other axes of `xs`. The outputs are ``ys[t] = y[t]``, in the
@@ -184,7 +185,8 @@ def loop(
     Raises:
         LoopError: the step has no associative form, and the message names the operation in the way; or Newton's method
             did not converge.
-        OperatorError: the step cannot be traced.
+        OperatorError: the step cannot be traced; or with `reproducible`, it has an operation that gives different bits
+            on different devices.
         TypeError: the carry that f returns does not fit the dtype of `init`, or has another structure.
         ValueError: the shapes or the axis do not fit, or `method`, `tolerance` or `max_iterations` has a wrong value.
 
@@ -207,10 +209,10 @@ def loop(
     if tolerance is not None or type(max_iterations) is not int or max_iterations < 1:
         tolerance, max_iterations = _check_limits(tolerance, max_iterations)
     fixed = reproducible is not None and is_everywhere(reproducible)
-    if fixed and method != "auto":
+    if fixed and method == "newton":
         raise OperatorError(
-            f'reproducible="everywhere" was passed with method={method!r}, which gives other bits on other devices. '
-            'Pass method="auto", or leave reproducible out'
+            'reproducible="everywhere" was passed with method="newton", which stops as soon as rounding errors are '
+            'small, and these differ between devices. Pass method="auto" or "sequential", or leave reproducible out'
         )
     if method == "newton":
         carry, ys, iterations = run_newton(f, init, xs, axis, reverse, device, tolerance, max_iterations)
@@ -285,8 +287,10 @@ def _run(
     Arrays on a device are not searched for such numbers.
     """
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
+    if fixed:
+        check_fixed_step(arguments.step.name, [*arguments.step.results, *arguments.step.outputs])
     if method == "sequential":
-        return *run_sequentially(arguments, reverse), None
+        return *run_sequentially(arguments, reverse, fixed), None
     derivation = arguments.derivation()
     carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
     doubtful = None if fixed or 0 in arguments.shape else doubtful_numbers(derivation)
@@ -327,20 +331,25 @@ def _in_dtypes_of(carry: Any, init: Any) -> object:
 # ----- Step by step
 
 
-def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[object, object]:
-    """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
+def run_sequentially(arguments: LoopArguments, reverse: bool, fixed: bool = False) -> tuple[object, object]:
+    """Return the last carry and the outputs of the loop itself, which takes one invocation for each row.
+
+    They have the same bits on every device if `fixed` is True.
+    """
     step, device = arguments.step, arguments.device
     outputs = [] if step.output is None else list(step.output.fields)
     numbers: list[Any] = []
     for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
         numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
     function = _step_of_numbers(step, whole_words=device is not None)
+    if fixed:
+        function = trace_with_one_nan(function, function.source) or function
     if device is None:
-        final, ys = _run_on_numpy(arguments, function, numbers, reverse)
+        final, ys = _run_on_numpy(arguments, function, numbers, reverse, fixed)
     else:
         arrays = [device.asarray(x) for x in arguments.xs]
         states = [node.scalar for node in step.states]
-        given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
+        given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse, fixed)
         parts = run_loop(device._context, function, numbers, states, *given)
         final, ys = ([Array._of(device, array) for array in part] for part in parts)
         if not arguments.on_device:
@@ -371,7 +380,7 @@ def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
 
 
 def _run_on_numpy(
-    arguments: LoopArguments, function: Map, numbers: Sequence[SomeArray], reverse: bool
+    arguments: LoopArguments, function: Map, numbers: Sequence[SomeArray], reverse: bool, fixed: bool
 ) -> tuple[Sequence[SomeArray], Sequence[SomeArray]]:
     step, axis = arguments.step, arguments.axis
     others = arguments.others
@@ -391,7 +400,8 @@ def _run_on_numpy(
     ]
     length = arguments.length
     for t in reversed(range(length)) if reverse else range(length):
-        results = function((*carry, *(x[t] for x in xs)))
+        given = (*carry, *(x[t] for x in xs))
+        results = compute_fixed_map(function, given) if fixed else function(given)
         carry = [
             np.asarray(value).astype(s.dtype).astype(compute_dtype(s))
             for value, s in zip(results, states, strict=False)

@@ -306,7 +306,7 @@ class LoopRun:
             after=after if has_maps else None,
             steps=steps if has_maps else None,
         )
-        return seeds_by_rows(problem.as_reproducible() if self.fixed else problem)
+        return seeds_by_rows(problem.as_reproducible(self.step.name) if self.fixed else problem)
 
     def _find_carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
@@ -493,7 +493,7 @@ class LoopRun:
             axis=axis,
             before=function,
         )
-        return execute(problem.as_reproducible() if self.fixed else problem, self.device, "auto", None)
+        return execute(problem.as_reproducible(self.step.name) if self.fixed else problem, self.device, "auto", None)
 
     def _map_outputs(self) -> list[SomeArray]:
         step = self.step

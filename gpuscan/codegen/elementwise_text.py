@@ -180,11 +180,14 @@ class LoopText(_FunctionText):
         source: the numbers that the step takes: first all numbers of the carry, then all numbers of x.
         states: the kinds of number of the carry.
         xs, ys: for each number of x and of y its array, its place in an element, and the numbers of an element.
+        branches: True to leave out the rare cases of steps with fixed bits by branches, which CPU adapters compile
+            slowly.
     """
 
     states: tuple[Scalar, ...]
     xs: tuple[tuple[int, int, int], ...]
     ys: tuple[tuple[int, int, int], ...]
+    branches: bool
 
     def binding_of(self, name: str) -> int:
         """Return the binding of the captured constants: after the call, the carries, the sources and the results."""
@@ -248,10 +251,12 @@ class LoopText(_FunctionText):
 
 
 @lru_cache(maxsize=256)
-def elementwise_code(function: Map, native_int64: bool) -> tuple[Code, tuple[int, ...]]:
-    """Return the WGSL of a traced function of a tuple of numbers, and which of them it reads."""
-    code = map_code(
-        function, function.source, "apply", native_int64, argument_type="Arguments", result_type="Result", captures=True
-    )
+def elementwise_code(function: Map, native_int64: bool, fixed: bool = False) -> tuple[Code, tuple[int, ...]]:
+    """Return the WGSL of a traced function of a tuple of numbers, and which of them it reads.
+
+    Its floats have the same bits on every device if `fixed` is True.
+    """
+    types = {"argument_type": "Arguments", "result_type": "Result"}
+    code = map_code(function, function.source, "apply", native_int64, **types, captures=True, fixed=fixed)
     nodes = reachable([node for field in function.result.fields for node in field])
     return code, tuple(sorted({node.data[1] for node in nodes if node.op == "input"}))

@@ -16,6 +16,7 @@ from gpuscan.elements import Field, Scalar, word_dtype
 from gpuscan.engine.element_copy import duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, check_numbers, in_dtype
 from gpuscan.engine.plan_steps import are_owned, submit_stage
+from gpuscan.engine.preparation import check_fixed_floats
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.operators.code import loop_iterations
 from gpuscan.operators.parameter_array import ParameterArray
@@ -43,6 +44,7 @@ def run_loop(
     shape: tuple[int, ...],
     axis: int,
     reverse: bool,
+    fixed: bool,
 ) -> tuple[list[DeviceArray], list[DeviceArray]]:
     """Return the last numbers of the carry, each of the shape of the other axes, and the arrays of y.
 
@@ -58,14 +60,18 @@ def run_loop(
         shape: the shape that the arrays of x share.
         axis: the axis of the loop.
         reverse: True to run from the end.
+        fixed: True for the same bits on every device.
 
     Raises:
+        UnsupportedDtypeError: `fixed` is True, and the device rounds floats in another way.
         GpuscanError: there are more arrays than the device binds, or one is larger than it binds.
     """
     check_numbers(context, step)
+    if fixed:
+        check_fixed_floats(context)
     others = shape[:axis] + shape[axis + 1 :]
     with context.errors, context.lock:
-        code, used = elementwise_code(step, context.capabilities.native_int64)
+        code, used = elementwise_code(step, context.capabilities.native_int64, fixed)
         inputs = [(i, c, field.count) for i, field in enumerate(fields) for c in range(field.count)]
         results = [(i, c, field.count) for i, field in enumerate(outputs) for c in range(field.count)]
         capabilities = context.capabilities
@@ -78,6 +84,7 @@ def run_loop(
             tuple(states),
             tuple(inputs),
             tuple(results),
+            capabilities.adapter_type != "CPU",
         )
         carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
         given = [xs[index] for index in text.read]
@@ -122,7 +129,7 @@ def _submit(
     deferrable = shape[axis] <= _MAX_DEFERRED_STEPS and are_owned(*arrays)
     rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
     for first, steps in spans(shape[axis], _steps_of_a_dispatch(context, text)):
-        numbers = [rows, inner, shape[axis], first, steps, int(reverse)]
+        numbers = [rows, inner, shape[axis], first, steps, int(reverse), 0]
         submit_stage(
             context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, deferrable, text=text
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.elements import Element
 from gpuscan.errors import OperatorError
-from gpuscan.operators.expression_graph import reachable
+from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, Result, structure_of, trace_function, trace_operator
 from gpuscan.operators.traced_array import complex_of
@@ -51,8 +51,15 @@ def _has_floats(element: Element) -> bool:
     return any(field.scalar.kind in ("float", "complex") for field in element.fields)
 
 
-def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None) -> None:
-    """Raise OperatorError if the operator or a map has an operation with different bits on different devices."""
+def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None, step: str | None = None) -> None:
+    """Raise OperatorError if the operator or a map has an operation with different bits on different devices.
+
+    Args:
+        operator: the operator.
+        element: the element that it combines.
+        maps: the maps.
+        step: the step of the loop that they compute, as messages name it; None if the user passed them.
+    """
     if operator.wgsl is not None:
         raise OperatorError(
             f'reproducible="everywhere" was passed with {operator.described}, which is WGSL, and compilers decide the '
@@ -64,12 +71,33 @@ def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None) ->
             nodes = [node for nodes in function.result.fields for node in nodes]
             operations.append(("before= or after=", without_fixed_bits(reachable(nodes))))
     for name, operation in operations:
-        if operation is not None:
+        if operation is not None and step is not None:
             raise OperatorError(
-                f'reproducible="everywhere" was passed with {name}, which computes {operation}: its bits differ '
-                "between devices. Use +, -, *, /, minima, maxima, comparisons, np.where, matmul and elementary "
-                "functions of float32 or 16-bit floats, or leave reproducible out"
+                f'reproducible="everywhere" was passed for a loop of {step}, whose associative form computes '
+                f'{operation}: its bits differ between devices. Pass method="sequential", or leave reproducible out'
             )
+        if operation is not None:
+            raise _operation_error(f"with {name}", operation)
+
+
+def check_fixed_step(step: str, nodes: Sequence[Node]) -> None:
+    """Raise OperatorError if the step of a loop has an operation with different bits on different devices.
+
+    Args:
+        step: the step, as messages name it.
+        nodes: its results.
+    """
+    operation = without_fixed_bits(reachable(nodes))
+    if operation is not None:
+        raise _operation_error(f"for a loop of {step}", operation)
+
+
+def _operation_error(asked: str, operation: str) -> OperatorError:
+    return OperatorError(
+        f'reproducible="everywhere" was passed {asked}, which computes {operation}: its bits differ between devices. '
+        "Use +, -, *, /, minima, maxima, comparisons, np.where, matmul and elementary functions of float32 or 16-bit "
+        "floats, or leave reproducible out"
+    )
 
 
 @lru_cache(maxsize=256)

@@ -186,15 +186,18 @@ class Problem(RowsAlongAxis):
         # The bits of the heads are this call's own, so the problem is not cached.
         return self.with_same_keys(heads=heads, cache_key=None, layout_key=self.cache_key and (self.cache_key, *how))
 
-    def as_reproducible(self) -> Problem:
+    def as_reproducible(self, step: str | None = None) -> Problem:
         """Return the same problem with the same bits on every device.
+
+        Args:
+            step: the step of the loop that it computes, as messages name it; None outside loops.
 
         Raises:
             OperatorError: a function has an operation with different bits on different devices.
         """
         after = trace_with_one_nan(self.after, self.element)
         assert self.before is None or isinstance(self.before, Map)
-        check_fixed_bits(self.operator, self.element, self.before, after)
+        check_fixed_bits(self.operator, self.element, self.before, after, step=step)
         destination = self.element if after is None else after.element
         return replace(self, after=after, destination=destination, everywhere=True)
 

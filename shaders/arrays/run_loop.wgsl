@@ -4,6 +4,7 @@
     Values: text, a gpuscan.codegen.elementwise_text.LoopText; workgroup_size. -#}
 {% set spec, kernel = text, text %}
 {% set count = text.states | length %}
+{% set branches = text.branches %}
 struct Call {
     rows: u32,
     inner: u32,  // rows with interleaved elements
@@ -11,11 +12,12 @@ struct Call {
     first: u32,  // the first step of this dispatch
     steps: u32,  // steps of this dispatch
     reverse: u32,  // 1: from the end of a row
+    epoch: u32,  // 0, which compilers do not know; see shared/arithmetic_fixed.wgsl
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
-@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(0) var<uniform> params: Call;
 {% for scalar in text.states %}
 @group(0) @binding({{ loop.index }}) var<storage, read_write> carry{{ loop.index0 }}: array<u32>;
 {% endfor %}
@@ -31,15 +33,15 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
     let row = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    if (row >= call.rows) {
+    if (row >= params.rows) {
         return;
     }
 {% for scalar in text.states %}
     var state{{ loop.index0 }} = {{ text.state_at(loop.index0) }};
 {% endfor %}
-    let begin = row / call.inner * call.length * call.inner + row % call.inner;
-    for (var step = call.first; step < call.first + call.steps; step++) {
-        let at = begin + select(step, call.length - 1u - step, call.reverse == 1u) * call.inner;
+    let begin = row / params.inner * params.length * params.inner + row % params.inner;
+    for (var step = params.first; step < params.first + params.steps; step++) {
+        let at = begin + select(step, params.length - 1u - step, params.reverse == 1u) * params.inner;
         let next = apply(Arguments(
 {% for index in text.used %}
             {{ text.load_number(index) }},

@@ -25,6 +25,7 @@ from tests.api.test_everywhere import (
     special,
     tiny,
 )
+from tests.harness.devices import as_gpu
 from tests.harness.scans import scan_chunks_with
 from tests.oracle import Array
 
@@ -285,3 +286,75 @@ def test_first_carries_on_a_device(device: gs.Device, step: Any, inits: list[Any
             wanted = gs.loop(step, init, xs, reverse=reverse, device="numpy", **EVERYWHERE)
             found = gs.loop(step, device.asarray(init), on_device, reverse=reverse, **EVERYWHERE)
             assert digest(tuple(found)) == digest(tuple(wanted))
+
+
+def fused_and_cancelled(h: Any, v: Any) -> Any:
+    """Combine by steps that compilers fuse or cancel, and that give NaN of several signs."""
+    number = h * v[0] + v[1]
+    return number - (number - h), (number * h - h * number, np.exp(number), np.signbit(number - number))
+
+
+def narrow_carries(h: Any, v: Any) -> Any:
+    first = (h[0] * 0.75 + v[1]).astype(np.float16)
+    return (first, h[1] ^ (v[1] > 1), (h[2] // 2 + first.astype(np.int32)).astype(np.int8)), h[0]
+
+
+def complex_carry(h: Any, v: Any) -> Any:
+    return h * np.complex64(0.6 + 0.8j) * v[0] + v[1]
+
+
+@pytest.mark.parametrize("length", [0, 1, 300])
+@pytest.mark.parametrize(
+    ("step", "init"),
+    [
+        (fused_and_cancelled, np.array([np.nan, -0.0, 1e-40], np.float32)),
+        (narrow_carries, (np.float16(0.3), np.bool_(True), np.int8(5))),
+        (complex_carry, np.complex64(1 - 2j)),
+    ],
+)
+def test_loops_step_by_step(device: gs.Device, step: Any, init: Any, length: int) -> None:
+    rng = np.random.default_rng(length)
+    xs = rng.uniform(-1, 1, (length, 3)).astype(np.float32), special(2, length, 3).clip(-9, 9)
+    xs[1][1::2] *= np.float32(1e-40)
+    for where in (device, as_gpu(device)):
+        for reverse in (False, True):
+            options: dict[str, Any] = {"reverse": reverse, "method": "sequential", **EVERYWHERE}
+            wanted = flatten(gs.loop(step, init, xs, device="numpy", **options))
+            assert digest(flatten(gs.loop(step, init, xs, device=where, **options))) == digest(wanted)
+            assert digest(flatten(gs.loop(step, init, tuple(map(where.asarray, xs)), **options))) == digest(wanted)
+
+
+def flatten(found: Any) -> tuple[Any, ...]:
+    """Return the arrays of nested tuples."""
+    return sum(map(flatten, found), ()) if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [lambda h, v: h // 2 + v, lambda h, v: (h + v) // 7, lambda h, v: np.where(v > 3, 0, h + v) // 3],
+    ids=["halves", "carry", "reset"],
+)
+@pytest.mark.parametrize("method", ["auto", "sequential"])
+def test_loops_of_rounded_integers(device: gs.Device, step: Any, method: Any) -> None:
+    x = np.random.default_rng(4).integers(-1000, 1000, 700).astype(np.int32)
+    h, wanted = 5, []
+    for number in x.tolist():
+        h = int(step(h, number))
+        wanted.append(h)
+    for where in (device, "numpy"):
+        assert gs.loop(step, 5, x, method=method, device=where, **EVERYWHERE).ys.tolist() == wanted
+
+
+def test_what_loops_refuse(device: gs.Device) -> None:
+    x = normal(0, 30)
+    for where in (device, "numpy"):
+        options: dict[str, Any] = {"device": where, **EVERYWHERE}
+        with pytest.raises(gs.OperatorError, match=r'method="newton".*rounding errors.*"sequential"'):
+            gs.loop(lambda h, v: h + v, 0.0, x, method="newton", **options)
+        for method in ("auto", "sequential"):
+            with pytest.raises(gs.OperatorError, match="for a loop of the step, which computes remainder of float32"):
+                gs.loop(lambda h, v: (h + v) % 3, 0.0, x, method=method, **options)
+        turn = lambda h, v: (h + v) - np.floor(h + v)  # noqa: E731
+        with pytest.raises(gs.OperatorError, match=r'associative form computes fmod of float32.*method="sequential"'):
+            gs.loop(turn, 0.0, x, **options)
+        assert np.all(gs.loop(turn, 0.0, x, method="sequential", **options).ys >= 0)
