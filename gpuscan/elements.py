@@ -456,7 +456,6 @@ def words_of(element: Element, leaves: Sequence[AnyArray]) -> np.ndarray[tuple[i
     """Return the 32-bit words of elements in compute form, as an array (rows, words).
 
     Args:
-        element: the element.
         leaves: for each field an array (rows, *shape).
     """
     columns = []

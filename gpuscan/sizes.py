@@ -313,7 +313,6 @@ class SizeFormula:
     """A function of Python that gives what a trace has led to, for other sizes.
 
     Args:
-        trace: the trace.
         result: a nest of tuples with sizes.
     """
 

@@ -577,7 +577,6 @@ def _search_in_numpy(keys: SomeArray, values: SomeArray, *, right: bool, device:
 
     Args:
         keys: the sorted keys.
-        values: the values.
         right: True for the indices after equal keys.
         device: the device to search arrays of NumPy on.
     """

@@ -210,7 +210,6 @@ def execute_reduction(
     Args:
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
         labels: the labels, with -1 where one is missing.
-        groups: the number of groups.
         device: the device to run on, or a device group, which shares the rows if there are enough; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
 

@@ -146,7 +146,6 @@ class CallKey:
 
         Args:
             axis: the argument.
-            default: the default.
             takes_axes: True if the function also takes a tuple of axes.
             only_scan_axes: True if no axes of the arrays can belong to an element.
 
@@ -287,7 +286,6 @@ def launchable(
     """Let a function launch the program of an earlier call with the same key, if there was one.
 
     Args:
-        function: the function.
         operands: the names of the parameters that take numbers to compute from. Calls with other floats for these
             launch the same program.
         array_operands: True if these parameters take arrays of numbers as well. Short ones are parameters of the

@@ -47,7 +47,6 @@ class LoopRun:
     """One run of a loop's stages.
 
     Args:
-        arguments: the arguments.
         derivation: the stages of the step.
         reverse: as in `gpuscan.loop`.
         fixed: True for the same bits on every device.
@@ -200,7 +199,6 @@ class LoopRun:
         """Run a stage, keep the arrays of numbers that are wanted, and return the arrays of the outputs.
 
         Args:
-            stage: the stage.
             new: the numbers that are needed after the step.
             wanted: the numbers that are needed before or after the step.
             outputs: the nodes of the step's outputs, if this stage computes them.
@@ -261,7 +259,6 @@ class LoopRun:
         """Return the scan of a stage.
 
         Args:
-            stage: the stage.
             nodes: the results, for each field.
             fields: the fields of the results.
             targets: the nodes that have the values of the stage's maps (default: the new numbers of the carry).
@@ -594,7 +591,6 @@ def part_of(run: LoopRun, node_arrays: Mapping[int, NodeArray], shape: tuple[int
     """Return a run of the same step over other arrays.
 
     Args:
-        run: the run.
         node_arrays: the arrays of nodes.
         shape: the shape that they share.
     """

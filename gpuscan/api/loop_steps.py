@@ -23,7 +23,6 @@ class Sources:
     """The arrays that some nodes are computed from.
 
     Args:
-        nodes: the nodes.
         node_arrays: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
         spare: an array to read if the nodes need none.
     """

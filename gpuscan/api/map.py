@@ -213,7 +213,6 @@ def map_fields(
     """Return the result of a traced function of a tuple of numbers: one array for each field.
 
     Args:
-        function: the function.
         leaves: an array for each number.
         shape: the shape that the arrays broadcast to.
         device: the device to run on; None for NumPy.

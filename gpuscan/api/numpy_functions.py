@@ -82,7 +82,6 @@ def _with_axis(array: Array, axis: int | None, single: bool = False) -> tuple[Ar
     """Return an array and the number of its axis; for None, its elements in C order and their axis.
 
     Args:
-        array: the array.
         axis: an argument of a NumPy function.
         single: True for functions that take a single number for an axis of one element.
     """

@@ -41,7 +41,6 @@ def check_out(
     """Return the arrays of `out`, depth first; None without.
 
     Args:
-        problem: the scan.
         out: what the caller passed.
         device: the device that the problem's arrays are on; None for NumPy arrays.
         shape: the shape of the result, without the axes of the element (default: the shape of the scan's arrays).
@@ -93,7 +92,6 @@ def in_out(result: Array, out: object, casting: Casting = "no") -> Array:
     """Return a result on a device after copying it to the array of `out`; without `out`, the result itself.
 
     Args:
-        result: the result.
         out: what the caller passed.
         casting: NumPy's rule for a result that is converted to the dtype of `out`.
 
@@ -189,7 +187,6 @@ def execute(
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
-        problem: the scan.
         device: the device to run on, or a device group; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.

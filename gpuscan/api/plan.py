@@ -444,7 +444,6 @@ def copy_option(option: object, *, on_device: bool = False) -> Any:
     """Return an option of a plan as it is now, so that later changes of the caller's arrays do not matter.
 
     Args:
-        option: the option.
         on_device: True if an array on a device stays there.
     """
     if isinstance(option, Array):

@@ -87,7 +87,6 @@ class RowScan:
         """Return the gradients with respect to the arrays.
 
         Args:
-            arrays: the arrays.
             results: what `scan_rows` returned for them.
             grads: the gradients with respect to the results.
         """

@@ -289,7 +289,6 @@ def total_of(
     What it needs of the input is read now, because the results may be written over the input.
 
     Args:
-        problem: the scan.
         given: what the caller passed. The total is returned in the same form.
         x, op, options: the input, the operator and the options that `problem` was made of.
         device: where the scan runs, as `find_device_or_group` returns it.

@@ -231,7 +231,6 @@ def _scan_each(
     """Yield the result of each chunk.
 
     Args:
-        chunks: the chunks.
         stream: what to do with them.
         device: where to scan chunks of NumPy.
         requested: the device that the caller asked for.
@@ -451,7 +450,6 @@ def _carry_after(executor: Executor, tail: Problem, results: Sequence[DeviceArra
     """Return the combination of the elements since the last head, one array for each field.
 
     Args:
-        executor: the executor of the device.
         tail: the scan of these elements.
         results: the results of the chunk.
     """

@@ -328,8 +328,6 @@ class _Backward:
         """Return for each element the values of the one before it, or ahead of it, in the order of the forward scan.
 
         Args:
-            arrays: the arrays.
-            fields: their fields.
             seeds: the values at the first elements of rows and segments, for each row. With a flag, there may be fewer
                 of them: then only as many arrays are shifted.
             flag: True to get an array of bools as well, which is False at the first elements.

@@ -502,7 +502,6 @@ def _interpolate(device: OpenedDevice, rows: SomeArray, indices: Any, weight: An
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
-        device: the device.
         rows: an array with the rows along its last axis.
         indices: for each quantile the index of an element, then for each the index of another, then the last index; in
             NumPy, parameters, or on the device.
@@ -546,9 +545,7 @@ def _quantiles_on_device(
     """Return the quantiles of an array on a device along some axes. It is one program for all quantiles and lengths.
 
     Args:
-        array: the array.
         indices, weight, weak: as in `_interpolate`.
-        axes: the axes.
         keepdims: as in `quantile`.
         lead: the shape of the quantiles.
     """
@@ -564,7 +561,6 @@ def _sort_and_take(rows: SomeArray, indices: Any, *, device: OpenedDevice | None
 
     Args:
         rows: an array with the rows along its last axis.
-        indices: the indices.
         device: the device to sort rows of NumPy on.
     """
     device = rows.device if isinstance(rows, Array) else device

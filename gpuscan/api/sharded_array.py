@@ -427,9 +427,6 @@ def _divide(
     """Copy each range of an axis to its device.
 
     Args:
-        array: the array.
-        devices: the devices.
-        axis: the axis.
         ranges: for each shard the number of its device, its first index, and the one after its last.
     """
     shards = []

@@ -222,7 +222,6 @@ def _as_operand(ufunc: np.ufunc, number: Parameter, inputs: Sequence[object], dt
     Among integers it becomes an array of their dtype, and among floats a float. Otherwise it is a part of the key.
 
     Args:
-        ufunc: the ufunc.
         number: the integer.
         inputs: all the operands.
         dtype: what the integer is converted to, if the caller has passed the dtype of the result.
@@ -272,7 +271,6 @@ def _make_map(
     """Return the ufunc as a traced function of its arrays, from an earlier call if there was one.
 
     Args:
-        ufunc: the ufunc.
         key: for each operand its dtype, or the number itself.
         loop: the dtypes to convert the operands to first, if `dtype` was passed.
         wanted: the dtypes of the arrays of `out`.

@@ -360,7 +360,6 @@ def _run_numbers(device: OpenedDevice, ordered: Array, scalar: Scalar | None) ->
     """Return for each key in order the number of its run.
 
     Args:
-        device: the device.
         ordered: the keys, one or more.
         scalar: the type of the keys; None if keys differ where their bits do.
     """

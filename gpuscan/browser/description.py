@@ -43,7 +43,6 @@ def files_of(
     """Return the content of every file by its name, the plan last.
 
     Args:
-        problem: the scan.
         element: the type of the elements that pages pass. A compaction moves their words.
         variants: the scan's plans.
         samples: arrays with known results, or None.

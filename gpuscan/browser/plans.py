@@ -97,7 +97,6 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
     """Return the plans of a scan of one array of up to the problem's length.
 
     Args:
-        problem: the scan.
         strategy: ``"auto"`` for three dispatches, and a single pass where there are subgroups, unless the bits must be
             the same everywhere; or a strategy, which then runs without subgroups.
 

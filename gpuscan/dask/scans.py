@@ -303,7 +303,6 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
     """Return the scan in which each block takes its prefix from the block before it.
 
     Args:
-        call: the call.
         seeds: an initial value for each row; none if they share one.
         read_ahead: the number of blocks that may be computed, and wait for their prefixes, at a time.
     """
@@ -365,7 +364,6 @@ def _unbox_blocks(
     """Return the dask arrays of the blocks that a dask array of objects holds.
 
     Args:
-        call: the call.
         boxes: the objects.
         like: for each array, one of its dtype with the axes of its element.
         lead: the indices of the other axes (default: the indices of the axes that the call's arrays share).
@@ -592,7 +590,6 @@ def _indices_along(array: da.Array, ndim: int, axis: int) -> da.Array:
     Args:
         array: the other one.
         ndim: how many of its axes are no part of an element.
-        axis: the axis.
 
     Raises:
         ValueError: its chunks along these axes have unknown lengths.

@@ -266,7 +266,6 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:
-        context: the device.
         given: the array.
         dtype: the dtype of the copy, to which numbers are cast as they are copied (default: the array's dtype).
 

@@ -294,7 +294,6 @@ class _Object:
     """An object of a device.
 
     Args:
-        device: the device.
         js_object: WebGPU's own object.
     """
 

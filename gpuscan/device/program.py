@@ -79,7 +79,6 @@ def encode(
     Args:
         context: the device of the encoder.
         encoder: the encoder, of this module's queue or of a caller.
-        steps: the steps.
         timestamps: WebGPU's `timestampWrites` of the compute pass; None to use the open profiles.
     """
     dispatches = [step for step in steps if isinstance(step, Dispatch)]
@@ -213,7 +212,6 @@ class Program:
         Nothing is waited for.
 
         Args:
-            context: the device.
             arguments: the buffers of the arguments.
             contents: the contents of each `ChangingConstant`.
         """
@@ -438,7 +436,6 @@ class Recording:
         """Note a buffer with the same contents in all calls with the key. The program keeps it alive.
 
         Args:
-            buffer: the buffer.
             owner: what keeps its memory.
             content: what gives other contents for other floats or sizes of the call; None if there are none.
         """

@@ -85,7 +85,6 @@ def handle_timeout(
 
     Args:
         device: where it timed out.
-        strategy: the strategy.
         requested: what the caller passed.
         failed: the strategies that timed out in this call, to which this one is added.
         may_try_again: False if the run has overwritten its input.

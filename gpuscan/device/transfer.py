@@ -176,7 +176,6 @@ def upload(
 
     Args:
         queue: the queue of the device.
-        array: the array.
         buffer: the buffer on the device.
         offset: the byte of the buffer to begin at, a multiple of 4.
         pool: the pool of the staging buffers.

@@ -55,7 +55,6 @@ def resolve_indices(
     """Return the flat indices that indices give, and check them. What is wrong with them is read with the reports.
 
     Args:
-        context: the device.
         indices: for each axis the indices, all of one shape.
         axes: the number of each axis, for messages, and its length.
 
@@ -81,7 +80,6 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
     What is wrong with them is read with the reports. Wrong labels also become `count`.
 
     Args:
-        labels: the labels.
         count: the number of groups.
     """
     context = labels._context
@@ -144,7 +142,6 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
     """Write elements to the indices. Nothing is written where there is no index.
 
     Args:
-        executor: of the arrays' device.
         indexed: the array to write to.
         values: the elements, of the result's shape and the array's dtype.
         unique: True if no two indices are equal. Of equal ones the last one counts, as in NumPy.

@@ -69,7 +69,6 @@ def compact_on_device(
     """Return the entries of each array that the mask picks.
 
     Args:
-        executor: of the device.
         leaves: the arrays, of one length.
         mask: a bool for each entry, or a function that gives one of an entry.
         out: arrays to write, as long as the arrays; new ones without.
@@ -127,7 +126,6 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
     """Return the entries of each array that a mask picks, and the others. Nothing waits for their numbers.
 
     Args:
-        executor: of the device.
         leaves: the arrays, of one length.
         mask: a bool for each entry.
 
@@ -319,9 +317,7 @@ def indices_of_rows(context: DeviceContext, indices_in_rows: DeviceArray, rows: 
     """Return the indices of entries in an array of contiguous rows, given their indices within the rows.
 
     Args:
-        context: the device.
         indices_in_rows: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
-        rows: the number of rows.
         length: the entries in a row.
     """
     size = rows * length

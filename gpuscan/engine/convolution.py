@@ -31,7 +31,6 @@ def convolve(
 
     Args:
         samples: an array of float32 or float64, which is not empty.
-        axis: the axis.
         taps: the numbers, 1-D, in the dtype of the samples.
         first: values to add to the first samples, in that dtype: the shape of `samples`, with another length along the
             axis.

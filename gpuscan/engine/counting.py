@@ -212,7 +212,6 @@ def select(
 
     Args:
         keys: the keys, row by row. Each row has one key or more.
-        rows: the number of rows.
         kept: how many keys of each row to return.
         plan: the rounds of the selection.
         descending: True if the greatest key comes first.

@@ -102,7 +102,6 @@ def scan_device(
     """Return the result of a problem with arrays on the device: one array on the device for each field.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan. Its NumPy arrays are uploaded. Views that are not contiguous are copied first.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own, and views.

@@ -66,8 +66,6 @@ def bind_seeds(
 
     Args:
         problem: the problem. Its seeds have the shape (rows, *element shape).
-        spec: the scan of the problem.
-        context: the arrays' device.
         whole: True if the device binds the values of all rows at once.
 
     Raises:

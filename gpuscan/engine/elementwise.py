@@ -76,7 +76,6 @@ def map_elements(
     """Return the fields of the function's result for each element: ``function((a, b, …))`` of the broadcast arrays.
 
     Args:
-        context: the arrays' device.
         sources: arrays of any strides that broadcast to the shape.
         function: a traced function of a tuple of numbers.
         shape: the shape of the results.

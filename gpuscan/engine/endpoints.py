@@ -150,7 +150,6 @@ class DeviceSource:
     """An array on the device that parts are read from where they are, or copied from on the device.
 
     Args:
-        array: the array.
         field: the field of its elements.
         inner: rows side by side in memory.
         view: the array's view if it is one that the kernel reads where it is; there is one part then.
@@ -179,7 +178,6 @@ class DeviceSink:
     """An array on the device that parts are written to where they are, or copied to on the device.
 
     Args:
-        array: the array.
         field: the field of its elements.
         inner: rows side by side in memory.
         per_row: True if the array has one result for each row.

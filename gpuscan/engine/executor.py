@@ -52,9 +52,6 @@ _MAX_LABEL_COUNTS = 64
 class Executor:
     """Runs scans on one device.
 
-    Args:
-        context: the device.
-
     Attributes:
         planner: makes the plans, and keeps them.
         kept_arrays: arrays on the device that later scans read again.
@@ -386,11 +383,7 @@ class WriteBacks:
 
 
 class Planner:
-    """The plans and the layouts of one device's scans.
-
-    Args:
-        context: the device.
-    """
+    """The plans and the layouts of one device's scans."""
 
     def __init__(self, context: DeviceContext) -> None:
         self._context = context
@@ -403,7 +396,6 @@ class Planner:
         """Return the plan for a scan, and keep it for later calls with the same specification.
 
         Args:
-            spec: the scan.
             strategy: as in `gpuscan.scan`; ``"auto"`` also looks at the number of tiles.
             without: strategies that timed out in this call, which ``"auto"`` leaves out.
             options: further arguments of `plan_scan`.

@@ -67,11 +67,9 @@ def reduce_groups(
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
         labels: the labels, from 0 up to the number of groups, and -1 where one is missing. What is wrong with labels on
             a device is read with the reports.
-        groups: the number of groups.
         out: arrays to write, which fit; new ones without.
 
     A group that is empty without a `fill` is an error, which is read with the reports.

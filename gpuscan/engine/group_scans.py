@@ -89,7 +89,6 @@ def scan_groups(
     """Scan the elements of each label by themselves, and return the results. Nothing waits for labels on the device.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan, without heads. Its NumPy arrays are uploaded.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them, or sorted, or planned by a table.
         strategy: as in `gpuscan.scan`.
@@ -128,7 +127,6 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
     """Return how groups are scanned if only the GPU knows their number; None if it is known, or if it cannot be.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
     """

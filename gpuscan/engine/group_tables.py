@@ -94,7 +94,6 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
     """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         reads: True to read the largest label on a device if the dtype does not bound it, in arrays that are long enough
@@ -163,9 +162,7 @@ def plan_table(
     In the canonical order, elements are combined in the order of their labels, so labels are sorted.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan of the elements, without heads.
-        labels: the labels.
         options: further arguments of `gpuscan.planning.group_plan.plan_groups`.
     """
     context, length = executor.context, problem.row_length
@@ -242,7 +239,6 @@ def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, g
     """Look for an empty group on the device. The answer is read with the reports.
 
     Args:
-        executor: of the arrays' device.
         problem: the reduction, which has no result for an empty group.
         marks: (rows * groups,) of uint32: 0 for each empty group.
         groups: the groups of a row.
@@ -270,7 +266,6 @@ def report_largest(
     """Keep a validation flag of one word: the largest that runs of the call have found.
 
     Args:
-        context: the device.
         largest: what this run has found; 0 if nothing is wrong.
         reader, arguments: as in `ValidationFlag`.
     """
@@ -320,7 +315,6 @@ def run_stages(
     """Submit the stages; return the table. What is wrong with the labels of a reduction is read with the reports.
 
     Args:
-        context: the arrays' device.
         groups: what the stages compute.
         leaves: the arrays. The elements of each row are contiguous.
         results: the arrays to write.

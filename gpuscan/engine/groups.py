@@ -64,7 +64,6 @@ def sort_into(
     """Write the results by a sort of labels on the device, with NaN for missing ones if results can be NaN.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan, without heads.
         labels: the labels, unsorted.
         strategy: as in `gpuscan.scan`.
@@ -207,7 +206,6 @@ def sort_labels(
     """Submit the sort of the labels of each row, or one sort if all rows have the same labels.
 
     Args:
-        executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         moves: True to move the elements along if they are one or two words of one row, in place of their indices.

@@ -48,7 +48,6 @@ class HeadBits(ABC):
         """Return what the shader binds. Stages that make it are submitted before the run.
 
         Args:
-            part: the part.
             buffers: its buffers, if there are arrays of the CPU's.
             kept: takes what has to stay alive until the run is submitted.
         """
@@ -87,8 +86,6 @@ class MarkedHeads(HeadBits):
     """Bits that the device makes: once for the whole array, or for each slab of columns that have keys of their own.
 
     Args:
-        context: the device.
-        heads: the heads.
         in_columns: True if the parts are scanned down their columns.
         bits: the bits of the whole array, if they are there already.
     """

@@ -64,7 +64,6 @@ def scan_host(
     If a strategy times out under ``"auto"``, it is not chosen again, and the scan runs again with another one.
 
     Args:
-        executor: the executor of the device.
         problem: the scan, which is not empty.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays (*shape, *element shape) to write (default: new ones).
@@ -416,7 +415,6 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
     """Scan small arrays in C order: one upload, one submission and one wait.
 
     Args:
-        executor: the executor of the device.
         problem: the scan, with a cache key.
         strategy: as in `gpuscan.scan`.
         results: the arrays to write.

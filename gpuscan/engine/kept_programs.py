@@ -65,7 +65,6 @@ def launch_or_record(
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
     Args:
-        context: the device of the arrays.
         key: equal for calls that submit the same over other arrays, for some sizes and some floats.
         sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any; then
             the integers of arguments that are sizes.
@@ -467,7 +466,6 @@ def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Al
     """Return a result of this form.
 
     Args:
-        form: the form.
         arrays: the arrays of the call.
         outputs: the memory that the program has written.
         out: what the caller passed as `out`.

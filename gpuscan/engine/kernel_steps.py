@@ -30,7 +30,6 @@ def bind_arrays(
     """Return what kernels bind by name, and the arrays that were made for it, to be kept until all is submitted.
 
     Args:
-        context: the arrays' device.
         problem: the problem, with the initial values.
         spec: its specification, with the captured constants.
         leaves: the arrays to read.
@@ -68,8 +67,6 @@ def dispatch_kernel(
     """Return the dispatch of a kernel with its parameters and with arrays by their names.
 
     Args:
-        context: the device.
-        kernel: the kernel.
         params: its parameters.
         bound: what `bind_arrays` returns, and other buffers by their names.
         workgroups: the number of workgroups; the grid may have a few more.

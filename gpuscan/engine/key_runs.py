@@ -41,7 +41,6 @@ def reduce_key_runs(executor: Executor, problem: Problem) -> KeyRuns:
     """Return the reduction of each run of equal keys. Nothing waits for the number of runs.
 
     Args:
-        executor: the executor of the device.
         problem: a scan of one row with keys. Its NumPy arrays are uploaded.
 
     Raises:
@@ -60,7 +59,6 @@ def _check_results(context: DeviceContext, length: int, widest: int, more: int =
     """Check that as many results as keys fit a binding.
 
     Args:
-        context: the device.
         length: the number of keys.
         widest: the bytes of the widest result of a run.
         more: further bytes in the same buffer.
@@ -82,7 +80,6 @@ def run_lengths(
     """Return the runs of equal keys: a compaction of the keys that differ from the key before them.
 
     Args:
-        executor: the executor of the device.
         keys: (n,): one key or more, contiguous. Keys are compared as NumPy compares them, so each NaN is a run.
         values: (n,): what to return the first of for each run (default: the keys).
 

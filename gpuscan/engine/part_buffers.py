@@ -30,7 +30,6 @@ class PartBuffers:
     buffers, or through mapped storage buffers where the adapter shares the CPU's memory.
 
     Args:
-        context: the device.
         inputs: bytes of each array that is uploaded.
         outputs: bytes of each array that is read back.
         heads_bytes: bytes of the segment bits that are uploaded; 0 without.

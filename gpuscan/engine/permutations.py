@@ -23,7 +23,6 @@ class Permutation:
     """A reordering of entries on a device.
 
     Args:
-        context: the device.
         indices: (n,) of uint32: the old index of each entry. Every number below n is there once.
     """
 
@@ -36,9 +35,7 @@ class Permutation:
         """Return the reordering of an array of contiguous rows, given the old indices of each row's entries.
 
         Args:
-            context: the device.
             old_indices: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
-            rows: the number of rows.
             length: the entries in a row.
         """
         if rows == 1:

@@ -110,8 +110,6 @@ def steps_of_plan(
     """Begin a run of a plan, and return the run with the steps to submit.
 
     Args:
-        context: the device of the plan.
-        plan: the plan.
         buffers: the buffers that the kernels bind.
         piece_position: the position of the piece, as `find_piece_position` returns it; None at the start of the array.
         length: a length that only the GPU knows, at most the plan's.
@@ -154,9 +152,6 @@ def encode_plan(
     """Encode a run of a plan into an encoder without an open pass. Nothing is submitted.
 
     Args:
-        context: the device of the plan.
-        plan: the plan.
-        encoder: the encoder.
         buffers: the buffers that the kernels bind.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass. With None, the open profiles set their own.
@@ -189,9 +184,7 @@ def stage_dispatch(
     """Return the dispatch of a stage that is no part of a scan plan, such as a copy.
 
     Args:
-        context: the device.
         template: the path of a template under shaders/. Its bindings are `bound`, in order.
-        bound: the buffers.
         workgroups: the number of workgroups; the grid may have a few more.
         elements: the number of elements that the stage works on, for profiles.
         offset: the dynamic offset of the parameters, which are binding 0; None without.
@@ -211,7 +204,6 @@ def new_validation_flag(
     They are not cleared before later runs, so that none hides what an earlier one has found.
 
     Args:
-        context: the device.
         words: the number of 32-bit words.
         reader, arguments: as in `ValidationFlag`.
     """
@@ -234,10 +226,8 @@ def submit_stage(
     """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`. The caller holds the lock.
 
     Args:
-        context: the device.
         template: the path of a template under shaders/. Its bindings are the call's numbers and then `bound`, in order.
         numbers: the parameters of the call, as `uniform_of` takes them.
-        bound: the buffers.
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
         deferrable: as in `DeviceContext.submit`.

@@ -152,8 +152,6 @@ def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) 
     """Return the 32-bit words of the rows' initial values or identities, in the order of the scan; None without.
 
     Args:
-        problem: the problem.
-        spec: the scan of the problem.
         context: the device that has to bind all of them; None if it binds a part at a time.
 
     Raises:

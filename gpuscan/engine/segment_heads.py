@@ -53,8 +53,6 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool) -> 
     shaders do not know, are turned into bits on the CPU.
 
     Args:
-        context: the device.
-        heads: the heads.
         in_columns: True if the array is scanned down its columns, in place.
     """
     heads = contiguous_heads(heads)
@@ -109,8 +107,6 @@ def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Device
     Unchecked offsets are checked as well. The validation flag is read with the reports.
 
     Args:
-        context: the device.
-        heads: the heads.
         cut: their offsets, on the device. If they exceed a binding, they are read piece by piece.
 
     Raises:
@@ -152,8 +148,6 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
     Keys that exceed a binding are marked piece by piece.
 
     Args:
-        context: the device.
-        heads: the heads.
         keys: the keys: rows are contiguous, unless they are `in_columns`.
         in_columns: True if neighbours in memory are of different rows.
     """

@@ -63,9 +63,6 @@ def device_sinks(
     """Return the sinks that write a scan's results to arrays on the device.
 
     Args:
-        context: the device.
-        problem: the scan.
-        spec: the scan of the problem.
         results: the arrays, of the problem's `results_shape`.
         ranks: computes the ranks of segments.
         views: for each array, its view if it is one that the kernel writes where it is.
@@ -87,7 +84,6 @@ class Segments:
     """What the sinks of a segmented reduction share.
 
     Args:
-        context: the device.
         heads: the segments.
         outer: arrays (row_length, inner) that are scanned down their columns, or the number of rows.
         inner: rows that are interleaved in memory; 1 if rows are contiguous.
@@ -121,7 +117,6 @@ class SegmentSink(DeviceSink):
     Args:
         array: the array, in C order.
         field: the field of its elements.
-        segments: the segments.
         fill: the result of an empty segment of each row; None if there is no empty one.
 
     Raises:
@@ -246,9 +241,7 @@ def fold_segments(
     """Submit the reduction of segments that offsets cut; return False if it cannot be done in this way.
 
     Args:
-        executor: of the arrays' device.
         problem: the reduction.
-        leaves: the arrays.
         results: the arrays to write.
     """
     context, heads = executor.context, problem.heads

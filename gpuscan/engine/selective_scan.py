@@ -98,7 +98,6 @@ def gradient_sources(
     """Upload what `selective_gradients` takes, or copy it if it is on the device.
 
     Args:
-        context: the device.
         u, dt, decays, inward, outward: arrays as `selective_scan` takes them, of NumPy or in C order on the device.
         grad_y, grad_last: the gradients with respect to its results.
     """

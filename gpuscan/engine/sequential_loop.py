@@ -49,13 +49,11 @@ def run_loop(
     """Return the last numbers of the carry, each of the shape of the other axes, and the arrays of y.
 
     Args:
-        context: the device.
         step: a function of a tuple: the numbers of the carry, then of x. It returns the numbers of the next carry, then
             of y in whole words.
         init: the first numbers of the carry, which broadcast to the other axes.
         states: their types.
         xs: the arrays of x.
-        fields: their fields.
         outputs: the fields of y.
         shape: the shape that the arrays of x share.
         axis: the axis of the loop.

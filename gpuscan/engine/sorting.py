@@ -98,7 +98,6 @@ def sort_device(
     """Sort an array on a device along an axis; equal keys keep their order.
 
     Args:
-        executor: of the array's device.
         keys: the array, with one axis or more.
         axis: the axis, counted from 0.
         descending: True to put the greatest key first.
@@ -161,7 +160,6 @@ def sort_selected(
     """Sort rows of keys that are words already, and move a word along with each.
 
     Args:
-        executor: of the arrays' device.
         keys: the keys of all rows, as one or two words each.
         dtype: the dtype of a key.
         length: the keys in a row.
@@ -184,7 +182,6 @@ def partition_indices(executor: Executor, indices: DeviceArray, words: DeviceArr
     """Sort indices by one digit, and move words along, so that indices in one part of an array come together.
 
     Args:
-        executor: of the arrays' device.
         indices: uint32, 1-D, longer than a sort of rows takes.
         words: a word of 32 or 64 bits for each index.
     """
@@ -230,10 +227,8 @@ def partition(executor: Executor, keys: DeviceArray, words: DeviceArray, plan: T
     """Sort keys by one digit, and move words along.
 
     Args:
-        executor: of the arrays' device.
         keys: the keys, 1-D, as `plan_partition` planned for.
         words: a word of 32 or 64 bits for each key.
-        plan: the plan.
         step: the step, as in shaders/sort/params.wgsl, with room for one for each digit.
     """
     payload = _PAYLOADS[entry_bytes(words)]
@@ -425,9 +420,7 @@ class _TileSort:
     """One sort by tiles, and its arrays.
 
     Args:
-        executor: of the arrays' device.
         given: the keys.
-        plan: the plan.
         alone: True for a single step, which needs no temporary arrays.
     """
 

@@ -247,7 +247,6 @@ class ChunkHeads(HeadBits):
 
     Args:
         queue: the chunks, which have marks.
-        context: the device.
     """
 
     def __init__(self, queue: ChunkQueue, context: DeviceContext) -> None:
@@ -284,7 +283,6 @@ def scan_stream(
     before that are scanned as one array.
 
     Args:
-        executor: the executor of the device.
         opening: the first chunk. The heads of this chunk and of the others are marks.
         others: the chunks after it, with the same element type.
         strategy: as in `gpuscan.scan`.

@@ -182,7 +182,6 @@ class _Derivation:
 
         Args:
             given: each result and its cotangent.
-            inputs: the inputs.
             states: the results as the scan stored them. Derivatives read these, and do not compute the results again,
                 so that rounding errors of long scans cancel: a product of ``exp(y[t-1] - y[t])`` over several t is
                 the exponential of the difference between the ends.

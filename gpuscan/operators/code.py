@@ -128,7 +128,6 @@ def combine_code(
     """Return ``fn combine(a: Element, b: Element) -> Element`` of an operator.
 
     Args:
-        operator: the operator.
         element: the element that it combines.
         native_int64: True if WGSL has 64-bit integers on the device.
         captures: True to capture the constants of a user's function; see `Code.captured`.

@@ -67,7 +67,6 @@ def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Number:
     """Return a traced value or an array that has these numbers along its last axes.
 
     Args:
-        numbers: the numbers.
         like: a number of the argument; constants become arrays of its shape.
         dtype: the dtype of constants.
     """

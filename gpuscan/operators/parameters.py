@@ -275,9 +275,7 @@ class Switch:
     """A user's function that can be traced with parameters. Everywhere else it is the function itself.
 
     Args:
-        function: the user's function.
         with_parameters: the same function with parameters in the place of floats.
-        parameters: the parameters.
     """
 
     __slots__ = ("__name__", "__qualname__", "__weakref__", "__wrapped__", "parameters", "with_parameters")

@@ -50,7 +50,6 @@ def common_nodes(name: str, values: Sequence[object], *, aligned: bool = True) -
 
     Args:
         name: the function, as messages name it.
-        values: the values.
         aligned: True if their axes must fit each other. In operators they must anyway.
     """
     values = [join_numbers(value) for value in values]

@@ -347,7 +347,6 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fix
     """Return the expression of a node, given the expressions of its arguments.
 
     Args:
-        node: the node.
         args: the expressions of its arguments.
         native_int64: True if WGSL has 64-bit integers on the device.
         wrap: True to keep narrow integers in their range.

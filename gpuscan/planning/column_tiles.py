@@ -31,8 +31,6 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tr
     """Return the tile for a scan of columns on an adapter.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         subgroups: False to use no subgroup operations even if the adapter has them.
     """
     if spec.reduces_rows:
@@ -206,8 +204,6 @@ def tile_of_short_columns(
     than a workgroup holds, or if other tiles are as fast.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         chunk: the neighbouring columns that an invocation takes.
         kept: the words that an invocation keeps of each row.
         capacity: the chunks that workgroup memory holds.
@@ -234,8 +230,6 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     """Return a tile of fewer columns than usual if chains of tiles are few and long, so that there are more chains.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         chunk: the neighbouring columns that an invocation takes.
         kept: the words that an invocation keeps of each row.
     """
@@ -268,8 +262,6 @@ def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: Colum
     The number of chains decides nothing here, since all parts of an array combine in the same order.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         tile: the tile for other scans.
         kept: the words that an invocation keeps of each row.
     """

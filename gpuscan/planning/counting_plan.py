@@ -80,7 +80,6 @@ def plan_count(scalar: Scalar, length: int, bins: int, capabilities: Capabilitie
         scalar: the type of the elements.
         length: the number of elements.
         bins: the number of bins, 1 or more.
-        capabilities: the device's.
         edged: True if edges say which bin an element belongs to.
     """
     h = counting_heuristics_for(capabilities.adapter_type)

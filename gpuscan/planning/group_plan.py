@@ -227,7 +227,6 @@ def plan_groups(
             of empty groups.
         label: the type of the labels.
         groups: the number of labels, 1 or more. In a scan, the labels' bits, taken for unsigned numbers, are less.
-        capabilities: the device's.
         reduces: True for one result for each label, without missing labels. The first stage checks the labels.
         subgroups: True to combine sections by subgroups (default: on GPUs that have subgroups).
         section_length: the elements of a section, to take a table whatever its size.
@@ -312,8 +311,6 @@ def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, m
     """Return the invocations that go through a section together, and the elements that each loads at a time.
 
     Args:
-        spec: the scan.
-        capabilities: the device's.
         subgroups: True if the lanes of subgroups combine a section; otherwise each invocation has one of its own.
         memory_words: the words of the carries in workgroup memory.
     """
@@ -347,7 +344,6 @@ def _find_section_length(
     """Return the elements of a section, in whole units; None if the table would be too large.
 
     Args:
-        spec: the scan.
         h: the tuning constants.
         carries_words: the words of the table for one section.
         unit: the elements that are combined at a time.
@@ -369,7 +365,6 @@ def _carrying_kernel(
 
     Args:
         combining: the kernel that makes the carries.
-        capabilities: the device's.
         row_length: the elements of a row.
         section_length: the elements of a section.
         reduces: True for one result for each label.

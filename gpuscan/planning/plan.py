@@ -153,8 +153,6 @@ def plan_scan(
     """Plan a scan by a strategy on a device.
 
     Args:
-        spec: the scan.
-        capabilities: the device's.
         strategy: how a tile learns its prefix.
         reason: why this strategy was chosen.
         tile: a shape to use instead of the one for this adapter, element and length.
@@ -238,8 +236,6 @@ def choose_tile(
     """Return the tile for a scan of rows or columns.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         tuned: the shapes that were tuned on the adapter.
         subgroups: False to use no subgroup operations.
         piece: the elements of a piece, if it may begin within a row.

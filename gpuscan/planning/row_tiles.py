@@ -91,8 +91,6 @@ def _loads_and_workgroup(spec: ScanSpec, capabilities: Capabilities, chunk: int,
     """Return the chunks that are loaded at a time, and the invocations of a workgroup.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         chunk: the elements of a chunk.
         items: the items that an invocation keeps in workgroup memory.
     """

@@ -174,7 +174,6 @@ def plan_segments(
         spec: the reduction of contiguous rows, without heads.
         segments: the segments of a row.
         offset: the type of the offsets.
-        capabilities: the device's.
         checked, needs_full, fills: as in `SegmentKernel`.
     """
     if spec.combine.loops or any(spec.field_offsets) or spec.reverse or spec.length >= LENGTH_LIMIT:

@@ -198,7 +198,6 @@ def plan_row_sort(
         scalar: the type of the keys.
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
-        capabilities: the device's.
         with_payload: True if each key takes its index along, or words.
     """
     h = sort_heuristics_for(capabilities.adapter_type)
@@ -233,7 +232,6 @@ def plan_sort(
         scalar: the type of the keys.
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
-        capabilities: the device's.
         with_payload: True if each key takes its index along, or words.
         payload_words: the words that it takes along, 1 or 2.
         strategy: how tiles learn where their elements belong: ``"three_dispatch"``, ``"lookback"`` or ``"fallback"``.

@@ -446,7 +446,6 @@ def without_signs(spec: ScanSpec, combine: Callable[[Element], Code]) -> ScanSpe
     An H100 takes 3 % less time for bytes then, and signed and unsigned numbers share their shaders.
 
     Args:
-        spec: the scan.
         combine: gives the operator's code for an element.
     """
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)

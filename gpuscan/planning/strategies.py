@@ -125,7 +125,6 @@ def may_time_out(strategy: str, capabilities: Capabilities, *, recently: bool = 
 
     Args:
         strategy: how tiles learn their prefixes.
-        capabilities: the device's.
         recently: True if a wait has timed out on the device a short while ago.
     """
     if strategy == "fallback" and not ends_loops(capabilities):

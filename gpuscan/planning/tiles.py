@@ -36,8 +36,6 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
     adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         subgroups: False to use no subgroup operations even if the adapter has them.
     """
     if spec.everywhere:
@@ -227,8 +225,6 @@ def lanes_and_steps(
     """Return the invocations of a GPU's workgroup, and the chunks that each of them takes.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         chunk: the elements in a chunk.
         workgroup: one choice for the number of invocations.
         wide: the other choice, of more invocations.

@@ -36,8 +36,6 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
     """Return the shape that was tuned for a scan, or the planner's own if there is none.
 
     Args:
-        spec: the scan.
-        capabilities: the adapter's.
         tuned: the shapes that were tuned on the adapter.
         subgroups: False to use no subgroup operations.
     """

@@ -99,7 +99,6 @@ def plan_uncounted(
     Args:
         spec: the scan of contiguous rows, without heads.
         label: the type of the labels.
-        capabilities: the device's.
         partitions: True if elements can be sorted by the buckets of their labels.
     """
     h, limits = group_heuristics_for(capabilities.adapter_type), capabilities.limits

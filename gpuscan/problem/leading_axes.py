@@ -39,9 +39,7 @@ def split_axes(
 
     Args:
         structure: how the arrays nest.
-        leaves: the arrays.
         own: how many trailing axes each array has from a structured dtype.
-        operator: the operator.
         before: the map on load, or None.
         scans: True if the arrays need an axis to scan along; a reduction takes single elements too.
 

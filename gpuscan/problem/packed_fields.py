@@ -45,7 +45,6 @@ def pack_problem(problem: Problem, leaves: Sequence[Any], limit: int, adapter: s
     """Return the same problem on packed arrays.
 
     Args:
-        problem: the problem.
         leaves: its arrays, packed by `pack_arrays` or on the device.
         limit: how many buffers a shader binds.
         adapter: the adapter's name, for the error.
@@ -119,7 +118,6 @@ def pack_arrays(element: Element, arrays: Sequence[AnyArray], axes: int) -> Arra
     """Return the arrays that carry the fields.
 
     Args:
-        element: the element.
         arrays: one array for each field.
         axes: how many axes the arrays have before the axes of the element.
     """

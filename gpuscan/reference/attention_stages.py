@@ -120,7 +120,6 @@ def gradients(
     """Return the gradients with respect to q, k, v, g and beta.
 
     Args:
-        chunk: the chunk.
         state, end: the states before and after it.
         updates, residuals: what `states` and `state_gradients` gave for it.
         grad: the gradient of the outputs.

@@ -157,7 +157,6 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
     """Return the result by the twins of the GPU's stages: the bits that every strategy gives with this tile.
 
     Args:
-        problem: the scan.
         shape: the tile's shape.
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
@@ -244,7 +243,6 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     """Return items from storage: apply `before`, combine heads with `initial`, and add head flags if needed.
 
     Args:
-        problem: the scan.
         leaves: for each field of the source, the elements from `start` on, in the order of the scan.
         start: the index of the first one.
     """
@@ -264,7 +262,6 @@ def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
     """Return storage from items: put the seeds at the heads of an exclusive scan, apply `after`, and round.
 
     Args:
-        problem: the scan.
         results: the items from index `start` on, in the order of the scan.
         start: the index of the first one.
     """
@@ -279,7 +276,6 @@ def from_storage(problem: Problem, leaves: Sequence[Array], indices: Array) -> l
     """Return the source's arrays in compute form, mapped by `before`.
 
     Args:
-        problem: the scan.
         leaves: an array for each field of the source.
         indices: the index of each element along the axis, for a map that takes it.
     """

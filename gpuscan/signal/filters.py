@@ -355,8 +355,6 @@ def _through(
     """Return the signal after all sections, and their last states in the caller's form; None without states.
 
     Args:
-        signal: the signal.
-        sections: the sections.
         states: the states of all sections before the first sample, in the sections' coordinates: (states, *others).
             None for zeros.
         steady: True if the states are to be multiplied by the first sample.

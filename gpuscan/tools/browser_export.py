@@ -73,7 +73,6 @@ def export_and_describe(
 
     Args:
         folder: where to write.
-        op: the operator.
         dtype: the dtype of the elements.
         compact: True to export a compaction.
         mask: the function of an element that picks it, or None.

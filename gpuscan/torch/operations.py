@@ -67,7 +67,6 @@ class TensorScan(ABC):
         """Return the forward-mode derivatives of the results.
 
         Args:
-            tensors: the tensors.
             tangents: the derivatives of the first `real_count` of them; None for one that has none.
 
         Raises:
@@ -103,7 +102,6 @@ def forward_derivative(
     PyTorch does not nest its own forward mode.
 
     Args:
-        function: the function.
         values: its arguments.
         tangents: the derivatives of these; None for one that has none.
     """

@@ -191,7 +191,6 @@ def _scan_of(
     """Return a scan without its tensors.
 
     Args:
-        op: the operator.
         key: equal for operators that compute the same; None for one that is not kept.
         leaf_numbers: a bundle of numbers, nested as x.
         ranks: the number of axes of each tensor of x.

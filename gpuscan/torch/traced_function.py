@@ -81,7 +81,6 @@ def trace_row_operator(
     """Return the operator that a function of pytrees of tensors is, from an earlier call if there was one.
 
     Args:
-        function: the user's function.
         key: equal for functions that compute the same; None if that is not known.
         tree: the structure of its arguments.
         shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
@@ -121,7 +120,6 @@ def row_function(
     As in `torch.associative_scan`, the function gets elements without the scanned axis.
 
     Args:
-        function: the user's function.
         tree: the structure of its arguments.
         shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
         dim: the scanned axis.
@@ -234,7 +232,6 @@ def check_results(
     The function sees tensors without values, and none of the user's tensors.
 
     Args:
-        function: the user's function.
         tree: the structure of its arguments.
         shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
         dim: the scanned axis.

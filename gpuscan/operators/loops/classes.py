@@ -142,7 +142,6 @@ def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
     """Return the stages of a step.
 
     Args:
-        step: the step.
         initial: for each number of the carry, its values in `init`; None if they are on a device.
 
     Raises:
@@ -391,7 +390,6 @@ def components(step: Step, units: Sequence[tuple[int, ...]]) -> list[tuple[int, 
     These are the strongly connected components of the graph of dependencies (Tarjan 1972).
 
     Args:
-        step: the step.
         units: groups of numbers that are taken together.
     """
     unit_of = {index: unit for unit, indices in enumerate(units) for index in indices}

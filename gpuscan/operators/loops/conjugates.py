@@ -74,7 +74,6 @@ class _Change:
     """Writes a step with another variable.
 
     Args:
-        part: the part.
         outer: the name of the function p.
     """
 

@@ -187,7 +187,6 @@ def followers(part: StepPart, others: list[int]) -> list[int]:
     """Return which other numbers of the carry are replaced together with the only number of a part.
 
     Args:
-        part: the part.
         others: the numbers of the carry to look at.
     """
     step = part.step

@@ -299,9 +299,6 @@ class _Outcomes:
 
     The values depend on conditions. A case is a combination of decisions on them.
 
-    Args:
-        nodes: the nodes.
-
     Attributes:
         size: how many nodes they are computed from.
         looks: how many times the values of a node were looked at.

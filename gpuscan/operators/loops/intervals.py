@@ -20,11 +20,7 @@ _BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_s
 
 
 class _Intervals(dict[int, Interval]):
-    """The intervals of nodes, by their indices. Intervals of constants are made, and so revealed, when they are read.
-
-    Args:
-        nodes: the nodes.
-    """
+    """The intervals of nodes, by their indices. Those of constants are made, and so revealed, when they are read."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__()

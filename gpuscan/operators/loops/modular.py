@@ -151,8 +151,6 @@ def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
     """Check that no result leaves the range below the modulus, and that no sum or product overflows.
 
     Args:
-        part: the part.
-        modulus: the modulus.
         trusts: True to take numbers of x with the carry's own type to be small enough.
 
     Raises:

@@ -120,11 +120,7 @@ class Form:
 
 
 class Forms(NodeForms["Form"]):
-    """The forms of the nodes of a part.
-
-    Args:
-        semiring: the semiring.
-    """
+    """The forms of the nodes of a part."""
 
     def __init__(self, semiring: Semiring) -> None:
         super().__init__(semiring.part)
@@ -522,7 +518,6 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> LoopStage:
     """Return the stage of a part. All results of the part must have forms over the semiring.
 
     Args:
-        semiring: the semiring.
         scales: True if the factors of maps of one float get exponents.
 
     Raises:

@@ -119,11 +119,7 @@ class StepPart:
 
 
 class NodeForms(ABC, Generic[F]):
-    """The functions of the old numbers that the nodes of a part compute, in the form of a class.
-
-    Args:
-        part: the part.
-    """
+    """The functions of the old numbers that the nodes of a part compute, in the form of a class."""
 
     def __init__(self, part: StepPart) -> None:
         self.part, self.graph = part, part.graph
@@ -392,7 +388,6 @@ def constant_choice(
     """Return where a choice between two maps is constant; None for nowhere.
 
     Args:
-        graph: the graph.
         condition: where the first map is taken.
         are_constant: which of the maps do not depend on the state at all.
         constants: where each of the others does not.
@@ -429,9 +424,7 @@ def constant_of_choice(
     The limit is taken where it is NaN or where h is, which is so if one of its numbers is NaN.
 
     Args:
-        graph: the graph.
         form: where h itself is constant, and its value there.
-        limit: the limit.
         numbers: the numbers of h.
         low: True for ``>``, False for ``<``.
     """

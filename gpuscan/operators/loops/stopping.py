@@ -140,10 +140,8 @@ def _stays(part: StepPart, test: Node, read: Mapping[Node, Node], value: bool) -
     """Return True if a condition that has a value has the same value after a step.
 
     Args:
-        part: the part.
         test: the condition.
         read: the states that it reads, and the results that take their place.
-        value: the value.
     """
     if all(state is result for state, result in read.items()):
         return True

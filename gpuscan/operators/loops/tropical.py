@@ -68,7 +68,6 @@ def is_beyond(number: Number, low: bool, high: bool) -> Any:
     """Return True for an infinity on the side of a bound.
 
     Args:
-        number: the number.
         low, high: True if there are such bounds.
     """
     if low and high:
