@@ -61,7 +61,6 @@ from gpuscan.planning.strategies import (
     choose_sort_strategy,
     choose_strategy,
     environment,
-    has_few_tiles,
     may_time_out,
     strategy_asked_for,
     unsafe_reason,
@@ -86,8 +85,6 @@ MAX_REASON = 200
 _MAX_PROGRAMS = 1024
 # How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
-# How many choices of a strategy are kept.
-_MAX_CHOICES = 256
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
@@ -203,8 +200,6 @@ class DeviceContext:
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
         self._stages: RecentValues[tuple[object, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
-        # What "auto" takes, by the strategies that timed out, and whether there are few tiles.
-        self._choices: RecentValues[tuple[object, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
         # In a ``with`` of `skip_dispatches_if`, what says if dispatches do nothing.
         self.switch: Binding | None = None
@@ -255,13 +250,8 @@ class DeviceContext:
         source = f"from {STRATEGY_VARIABLE}" if wanted == "auto" else "as asked"
         wanted = strategy_asked_for(wanted)
         if wanted == "auto":
-            capabilities = self.capabilities_without(without)
-            key = capabilities.distrusted, has_few_tiles(capabilities, tiles)
-            choice_and_reason = self._choices.get(key)
-            if choice_and_reason is None:
-                choice = choose_strategy(capabilities, concrete(tiles))
-                choice_and_reason = self._choices.keep(key, (choice.strategy, choice.reason))
-            return choice_and_reason
+            choice = choose_strategy(self.capabilities_without(without), tiles)
+            return choice.strategy, choice.reason
         named = "" if source == "as asked" else f" ({source})"
         check_strategy(wanted, named)
         reason = unsafe_reason(wanted, self.capabilities)

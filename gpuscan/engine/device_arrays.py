@@ -272,7 +272,6 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         count=call.count,
         placement=placement,
         options=options,
-        plans=None if options or placement != Placement() else layout.plans,
         cache_key=problem.cache_key,
     )
     for _ in executor.run(job, layout.parts):
@@ -361,7 +360,6 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         heads=_heads_of(executor, problem, spec, one_part=False),
         count=call.count,
         options=options,
-        plans=None if options else layout.plans,
         cache_key=problem.cache_key,
     )
     for _ in executor.run(job, parts):

@@ -37,7 +37,7 @@ from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import has_size
 
 if TYPE_CHECKING:
-    from gpuscan.engine.job import Layout, PlacedOptions
+    from gpuscan.engine.job import Layout, PlacedOptions, PlanOptions
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
@@ -123,20 +123,7 @@ class Executor:
             context.check_if_many()
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
-        # Later jobs use the kept plans, too. A job in which a strategy timed out makes plans of its own instead.
-        if job.failed:
-            return self._plan_part(job, part)
-        if job.plans is not None:
-            plan = job.plans.get(part.start)
-            if plan is not None and not self.context.run_log.has_wrong_subgroup_size(plan):
-                return plan
-        plan = self._plan_part(job, part)
-        if job.plans is not None:
-            job.plans[part.start] = plan
-        return plan
-
-    def _plan_part(self, job: Job, part: Part) -> ScanPlan:
-        options = job.options.copy()
+        options: PlanOptions = {**job.options}
         if part.tile is not None and options.get("tile") is None:
             options["tile"] = part.tile
         if not part.is_slab and part.length != part.spec.length:
@@ -304,8 +291,6 @@ class Executor:
             ProgressTimeoutError: the strategy timed out and was asked for by name.
         """
         self.context.run_log.note(run.plan, outcome)
-        if job.plans is not None:
-            job.plans.clear()
         if outcome is Outcome.LOOP_LIMIT:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:
@@ -401,11 +386,11 @@ class Planner:
             options: further arguments of `plan_scan`.
         """
         context = self._context
-        if has_size((spec.rows, spec.row_length, spec.inner)):
+        if context.has_sizes and has_size((spec.rows, spec.row_length, spec.inner)):
             # A recorded program takes the place of the plan.
             return self._new_plan(spec, strategy, without, options)
-        chosen = context.strategy(strategy, without=without)
-        key = (spec, chosen, context.capabilities.distrusted, without, *options.items())
+        context.take_strategies_back()
+        key = (spec, *strategy_key(strategy), context.capabilities.distrusted, without, *options.items())
         with context.lock:
             plan = self._plans.find(key)
             if plan is None or context.run_log.has_wrong_subgroup_size(plan):

@@ -107,13 +107,14 @@ class _Scan:
     ) -> None:
         self._executor, self._problem, self._strategy = executor, problem, strategy
         self._results, self._piece_bytes, self._options = results, piece_bytes, options
+        self._leaves = problem.numpy_leaves
         self._spec: ScanSpec
 
     def run(self) -> None:
         """Scan small arrays in one part, and others in slabs or pieces."""
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
-        in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.numpy_leaves)
+        in_order = plain and all(leaf.flags.c_contiguous for leaf in self._leaves)
         layout_key = (problem.cache_key, problem.keep_last_only) if in_order and problem.cache_key is not None else None
         layout = executor.planner.layout(layout_key, self._strategy, self._layout)
         spec = self._spec = layout.spec
@@ -121,11 +122,11 @@ class _Scan:
             if layout_key is not None and scan_small(executor, problem, self._strategy, self._results):
                 report_progress(spec.length * problem.source.storage_bytes)
                 return
-            self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)
+            self._run_parts(layout.parts, spec, whole=spec.inner > 1)
             return
         context = executor.context
         transposed = plain and spec.inner == problem.inner == 1
-        transposed = transposed and any(transposes_on_device(context, leaf) for leaf in problem.numpy_leaves)
+        transposed = transposed and any(transposes_on_device(context, leaf) for leaf in self._leaves)
         if transposed and whole_fits(spec, context.capabilities):
             self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
             return
@@ -231,7 +232,7 @@ class _Scan:
         if problem.inner > 1:
             scan_host(
                 self._executor,
-                problem.with_rows_together(map(problem.by_rows, problem.numpy_leaves)),
+                problem.with_rows_together(map(problem.by_rows, self._leaves)),
                 self._strategy,
                 outputs=self._results,
                 piece_bytes=self._piece_bytes,
@@ -246,7 +247,7 @@ class _Scan:
 
     def _reduce_row_by_row(self) -> None:
         problem = self._problem
-        moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.numpy_leaves]
+        moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in self._leaves]
         others = moved[0].shape[: len(problem.shape) - 1]
         seeds = problem.numpy_seeds
         for row in range(problem.rows):
@@ -268,7 +269,7 @@ class _Scan:
     def _run_slabs(self, inner: int) -> bool:
         """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
-        mapped = any(map(is_mapped_file, self._problem.numpy_leaves))
+        mapped = any(map(is_mapped_file, self._leaves))
         tile = self._options.get("tile") or slab_tile(context, spec)
         h = heuristics_for(context.capabilities.adapter_type)
         wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
@@ -281,7 +282,7 @@ class _Scan:
     def _run_with_rows_together(self) -> None:
         """Make the elements of each row neighbours in memory, on the CPU, and scan the array of rows."""
         problem = self._problem
-        rows = problem.with_rows_together(map(problem.by_rows, problem.numpy_leaves))
+        rows = problem.with_rows_together(map(problem.by_rows, self._leaves))
         if rows.leaves[0] is problem.leaves[0]:
             raise row_too_long(self._executor.context, self._spec)
         scanned = scan_host(self._executor, rows, self._strategy, **self._options)
@@ -300,7 +301,6 @@ class _Scan:
         flipped: bool = False,
         uploads_whole: bool = False,
         sinks: Sequence[HostSink | DeviceSink] | None = None,
-        layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
         # Results of a segmented reduction are then brought into the order of the array at the end.
@@ -314,7 +314,7 @@ class _Scan:
 
         sources = [
             DeviceSource(place_on_device(context, leaf), f, 1) if uploads_whole else host(leaf, f)
-            for leaf, f in zip(problem.numpy_leaves, problem.source.fields, strict=True)
+            for leaf, f in zip(self._leaves, problem.source.fields, strict=True)
         ]
         on_device: list[DeviceArray] = []
         if spec.reduces_segments:
@@ -339,7 +339,6 @@ class _Scan:
             inner=inner or 1,
             heads=self._heads(spec),
             options=self._options,
-            plans=None if layout is None or self._options else layout.plans,
             cache_key=problem.cache_key,
             writes_back_apart=True,
         )

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.kernel_parts import InjectedFaults, Placement
     from gpuscan.planning.partition import Part
-    from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.planning.tile_shapes import Tile
 
@@ -62,7 +61,6 @@ class Job:
         count: the array for the number of elements that a mask picks, or for the list of runs.
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
-        plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         cache_key: the object that scans with the same seeds share, as in `Problem`; None if seeds are not shared.
         writes_back_apart: True to write results on another thread, where no code of the caller runs between two parts.
         failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
@@ -78,7 +76,6 @@ class Job:
     count: DeviceArray | None = None
     placement: Placement | None = None
     options: PlanOptions = field(default_factory=PlanOptions)
-    plans: dict[int, ScanPlan] | None = None
     cache_key: object | None = None
     writes_back_apart: bool = False
     failed: list[str] = field(default_factory=list)
@@ -93,14 +90,12 @@ class Layout:
         parts: its parts; empty if they are made one by one.
         capabilities: the device's capabilities when the layout was made.
         settled_length: the least length of a row of chunks from which on its tile is always the same.
-        plans: the parts' plans, by the part's first element.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     settled_length: int = 0
-    plans: dict[int, ScanPlan] = field(default_factory=dict)
 
 
 class Flight:

@@ -94,7 +94,6 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
         unsafe=context.unsafe if unsafe is None else unsafe,
         runs=RunLog(),
         programs=RecentValues(64),
-        _choices=RecentValues(64),
     )
     as_if.profiles = Profiles(as_if)
     other = object.__new__(type(device))
