@@ -388,7 +388,8 @@ class Heuristics:
     # loads are under way together.
     min_reduced_rows: int = 16
     # Rows of an invocation, at least and at most; and the number of tiles from which on an invocation takes more rows
-    # than the least. Not measured: small tiles end together, and the totals of few tiles are read in a short time.
+    # than the least. H200, 528, 1056, 2112 and 4096 tiles: sums of float32 (500812, 67) 49, 56, 53, 55 us, of float16
+    # (3, 360800, 31) 51, 47, 48, 47, of int32 (5, 111848, 60) 51, 54, 51, 51; 512 invocations change as little.
     reduced_rows: int = 64
     max_reduced_rows: int = 1 << 15
     reduced_tiles: int = 4096
