@@ -74,6 +74,26 @@ class ArrayMethods:
         """
         return by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
 
+    def argmax(self, axis: int | None = None, out: Self | None = None, *, keepdims: bool = False) -> Self:
+        """Return ``np.argmax`` of the array: the index of the first greatest element, or of the first NaN, as uint32.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([3, 1, 4, 1, 5]).argmax().item()
+            4
+        """
+        return by_numpy(np.argmax, self, axis, out, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, out: Self | None = None, *, keepdims: bool = False) -> Self:
+        """Return ``np.argmin`` of the array: the index of the first least element, or of the first NaN, as uint32.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray([3, 1, 4, 1, 5]).argmin().item()
+            1
+        """
+        return by_numpy(np.argmin, self, axis, out, keepdims=keepdims)
+
     def any(self, axis: Axes = None, out: Self | None = None, keepdims: bool = False) -> Self:
         """Return ``np.any`` of the array.
 

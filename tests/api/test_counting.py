@@ -270,7 +270,9 @@ def test_numpy_functions(device: gs.Device) -> None:
         for function in (np.argmax, np.argmin):
             np.testing.assert_array_equal(np.asarray(function(array, axis)), function(x, axis))
     wanted = np.argmax(x, axis=1, keepdims=True)
-    np.testing.assert_array_equal(np.asarray(np.argmax(array, axis=1, keepdims=True)), wanted)
+    for found in (np.argmax(array, axis=1, keepdims=True), array.argmax(1, keepdims=True)):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+    assert (array.argmax().item(), array.argmin().item()) == (x.argmax(), x.argmin())
     for n, axis in ((1, -1), (2, 0), (0, 1)):
         np.testing.assert_array_equal(np.asarray(np.diff(array, n, axis)), np.diff(x, n, axis))
     assert np.diff(array, 10**15).shape == (*array.shape[:-1], 0)
