@@ -195,9 +195,6 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         strides = c_strides(shape, self._dtype.itemsize) if self._strides is None else self._strides
         return self._view_at(*index_layout(shape, strides, index))
 
-    @launchable_with(
-        "value", integers=["value"], counts=["index"], upload=lambda given: _protocols["upload_index"](given)
-    )
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements at an index, broadcast and converted as NumPy does it.
 
@@ -210,6 +207,13 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
                 array share memory, as in ``np.broadcast_to(a, shape)``.
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
+        if not (isinstance(index, Array) and isinstance(value, Array) and _protocols["put_picked"](self, index, value)):
+            self._set_item(index, value)
+
+    @launchable_with(
+        "value", integers=["value"], counts=["index"], upload=lambda given: _protocols["upload_index"](given)
+    )
+    def _set_item(self, index: object, value: object) -> None:
         self._check_separate()
         if is_array_index(index):
             _protocols["put_item"](self, index, value)

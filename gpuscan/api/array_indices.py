@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.launches import Arguments, Numbered, launchable
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.unknown_length_array import UnknownLengthArray
+from gpuscan.api.unknown_length_array import UnknownLengthArray, read_lengths
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.strides import c_strides
@@ -221,17 +221,30 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         target, number = _bits_of(array), _bits_of(_one(array, value))
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
         return
-    mask, *rest = parts
-    if isinstance(mask, Array) and is_mask(mask) and mask.ndim == 1 and isinstance(value, Array) and not rest:
-        # The call waits for the number of elements, so it is no program, but the calls that it makes are.
-        _same_device(array, mask)
-        nonzero: Any = np.nonzero
-        (indices,) = nonzero(mask)
-        _put_at(array, indices, value)
-        return
     indexed, unique = _index_array(array, parts)
     values = array._values_for(value, indexed.shape)
     put(array.device._executor, indexed, values, unique=unique)
+
+
+def put_picked(array: Array, mask: Array, value: Array) -> bool:
+    """Write values where a mask of one axis is True; return False, and write nothing, for other indices and values.
+
+    The call waits once, for the number of elements and for that of the values if it is not known. So it is no program,
+    but the calls that it makes are.
+
+    Raises:
+        IndexError, ValueError: as `put_item`.
+    """
+    if not is_mask(mask) or len(mask.shape) != 1 or (value._knows_length and not value.shape):
+        return False
+    array._check_separate()
+    parts_of(mask, array.shape)
+    _same_device(array, mask)
+    nonzero: Any = np.nonzero
+    (indices,) = nonzero(mask)
+    read_lengths(indices, value)
+    _put_at(array, indices, value)
+    return True
 
 
 @launchable
@@ -444,4 +457,4 @@ def _take_along(array: Array, indices: Array, axis: int, is_checked: bool) -> Ar
     return Array._of(array.device, take(indexed))
 
 
-answer_protocols(take_item=take_item, put_item=put_item, upload_index=upload_index)
+answer_protocols(take_item=take_item, put_item=put_item, put_picked=put_picked, upload_index=upload_index)

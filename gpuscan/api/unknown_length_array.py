@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
+import numpy as np
+
 from gpuscan.api.array import Array
 from gpuscan.array_types import AnyDType
 from gpuscan.sizes import concrete
@@ -64,3 +66,12 @@ class UnknownLengthArray(Array):
     def nbytes(self) -> int:  # type: ignore[override]
         """The bytes of the picked entries. The first use waits for the GPU."""
         return prod(self.shape) * int(self.dtype.itemsize)
+
+
+def read_lengths(*arrays: Array) -> None:
+    """Wait once for the lengths of arrays of one device that only the device knows."""
+    unread = [array for array in arrays if isinstance(array, UnknownLengthArray) and not array._knows_length]
+    if unread:
+        ranges = [(array.count.buffer, array.count.offset, array.count.nbytes) for array in unread]
+        for array, content in zip(unread, unread[0]._context.read_and_check(*ranges), strict=True):
+            array._shape = (int(content.view(np.uint32)[0]), *array._trailing)

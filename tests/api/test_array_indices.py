@@ -288,6 +288,33 @@ def test_rolls_and_tiles(device: gs.Device) -> None:
         assert_same(np.tile(a[0, ::-1, 0], counts), np.tile(x[0, ::-1, 0], counts))
 
 
+def test_picked_values_are_written_with_one_wait(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that the number of elements and that of the values are read together, and that both are checked."""
+    x, y = np.arange(12, dtype=np.int32), np.arange(100, 112, dtype=np.int32)
+    a, b = device.asarray(x), device.asarray(y)
+    for least in range(6):
+        mask, others = x % 6 > least, y % 6 > least
+        wanted = x.copy()
+        wanted[mask] = y[others]
+        there, other = device.asarray(mask), device.asarray(others)
+        target = a.copy()
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            target[there] = b[other]
+            assert len(waits) == 1
+        assert_same(target.numpy(), wanted)
+        target[there] = b[:1]
+        wanted[mask] = y[:1]
+        target[there] = device.asarray(np.int32(7))
+        wanted[mask] = 7
+        assert_same(target.numpy(), wanted)
+    with pytest.raises(ValueError, match="broadcast"):
+        target[a > 3] = b[b > 105]
+    with pytest.raises(IndexError, match="mask of shape"):
+        target[a[:3] > 1] = b[b > 103]
+    assert_same(target.numpy(), wanted)
+
+
 @pytest.mark.parametrize("form", ["rows", "columns", "grid", "mask"])
 def test_other_indices_of_numpy_launch_a_program(device: gs.Device, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that other indices of NumPy need no further program and no wait, and are checked at each call."""
