@@ -7,7 +7,7 @@ import math
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from gpuscan.operators.parameters import (
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...))
+_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented))
 # The type of the functions of NumPy that arrays answer.
 NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: torch is not imported here.
@@ -37,6 +37,12 @@ MAX_ARRAY_BYTES = 1024
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
+
+
+class _Plain:
+    """A class of objects that have attributes only."""
+
+
 # What every class of named tuples has, with or without annotations.
 _NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
     "__annotate__",
@@ -47,6 +53,12 @@ _NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
     "__orig_bases__",
     "__static_attributes__",
 }
+# What a class has that no call of its objects computes with: what makes, shows and changes them.
+_NOT_CALLED = frozenset(
+    {*vars(_Plain), "__init__", "__post_init__", "__repr__", "__setattr__", "__delattr__", "__replace__"}
+    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__orig_bases__"}
+    | {"__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__match_args__", "__static_attributes__"}
+)
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
 # Operations of code that asks for types, or that assigns to variables of its module.
@@ -65,8 +77,9 @@ class _NeedsFloatsError(Exception):
 def function_key(function: object, *, numbers: bool = True, floats: list[Any] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
-    The value describes the function's code and all that it reads: functions in the same way, numbers, and short arrays
-    of NumPy. A function that reads other objects, such as tensors, has no key, since these can change.
+    The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
+    NumPy, and objects of classes in Python with such attributes. A function that reads other objects, such as tensors,
+    has no key, since these can change.
 
     Args:
         function: the function.
@@ -211,7 +224,41 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
     # A method of an object has that object as its __self__, a function its module or class.
     if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
         return value
-    raise _UnknownError
+    if floats is not None:
+        raise _NeedsFloatsError  # a method may ask for the types of the numbers that it gets
+    if value_type is MethodType:
+        return MethodType, *[_value_key(part, numbers, within) for part in (value.__func__, value.__self__)]
+    return _object_key(value, numbers, within)
+
+
+def _object_key(value: object, numbers: bool, within: Sequence[object]) -> Hashable:
+    """Return the key of an object of a class that the user has written in Python: its attributes and its methods."""
+    classes = type(value).__mro__[:-1]
+    attributes: dict[str, Any] | None = getattr(value, "__dict__", None)
+    is_plain = type(value).__basicsize__ == _Plain.__basicsize__ and {type} == set(map(type, classes))
+    if attributes is None or not is_plain:
+        raise _UnknownError  # it may keep something that no attribute shows
+    if id(value) in within:
+        return "recursive", within.index(id(value))
+    inner = [*within, id(value)]
+    keys: list[Hashable] = []
+    for name, attribute in attributes.items():
+        keys.append((name, _value_key(attribute, numbers, inner)))
+    for each in classes:
+        keys.append(each.__name__)
+        for name, member in vars(each).items():
+            if name not in _NOT_CALLED:
+                keys.append((name, _member_key(member, numbers, inner)))
+    return tuple(keys)
+
+
+def _member_key(member: Any, numbers: bool, within: Sequence[object]) -> Hashable:
+    """Return the key of what a class has under a name."""
+    if isinstance(member, (staticmethod, classmethod)):
+        return type(member), _value_key(member.__func__, numbers, within)
+    if isinstance(member, property):
+        return property, _value_key(member.fget, numbers, within)
+    return _value_key(member, numbers, within)
 
 
 def _tuple_class_key(value: Any, numbers: bool, within: Sequence[object]) -> Hashable:
@@ -220,9 +267,7 @@ def _tuple_class_key(value: Any, numbers: bool, within: Sequence[object]) -> Has
     for name, member in vars(value).items():
         if name in _NAMED_TUPLE or name in value._fields:
             continue
-        if isinstance(member, (staticmethod, classmethod)):
-            member = member.__func__
-        keys.append((name, _value_key(member.fget if isinstance(member, property) else member, numbers, within)))
+        keys.append((name, _member_key(member, numbers, within)))
     return tuple(keys)
 
 

@@ -6,7 +6,9 @@ import builtins
 import math
 from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.operators.function_keys import function_key
+from tests.api.test_launches import EACH_STAGE, FIRST, Counted
 
 SCALE = 2.0
 SETTINGS = {"scale": 2.0}
@@ -23,6 +26,51 @@ class Settings:
     """A class with an attribute that a program may change."""
 
     scale = 2.0
+
+
+class Decay:
+    """An operator with an attribute, and with a method that it calls."""
+
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return self.scaled(left) + right
+
+    def scaled(self, value: Any) -> Any:
+        """Return the value times the rate."""
+        return value * self.rate
+
+
+class Rounded(Decay):
+    """The same with another method."""
+
+    def scaled(self, value: Any) -> Any:
+        return np.rint(value * self.rate)
+
+
+@dataclass(frozen=True)
+class Offset:
+    """An operator as a dataclass."""
+
+    offset: float
+
+    @property
+    def twice(self) -> float:
+        """Twice the offset."""
+        return 2 * self.offset
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return left + right + self.twice
+
+
+class Slotted:
+    """An operator with an attribute that is in no dict."""
+
+    __slots__ = ("__dict__", "rate")
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return left + right
 
 
 def close_over(value: Any) -> Callable[[Any], Any]:
@@ -137,6 +185,40 @@ def test_names_of_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     key = function_key(compose_pairs)
     monkeypatch.setitem(globals(), "gate", SETTINGS)
     assert function_key(compose_pairs) == key
+
+
+def test_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that objects and their methods have keys by their attributes and by the code of their classes."""
+    for make in (Decay, Rounded, Offset, lambda rate: Decay(Offset(rate)), lambda rate: Decay(rate).scaled):
+        assert function_key(make(2.0)) is not None
+        assert function_key(make(2.0)) == function_key(make(2.0))
+        assert function_key(make(2.0)) != function_key(make(3.0))
+        assert function_key(close_over(make(2.0))) != function_key(close_over(make(2)))
+    assert function_key(Decay(2.0)) != function_key(Rounded(2.0))
+    itself = Decay(2.0)
+    itself.rate = itself
+    assert function_key(itself) is not None
+    before = function_key(Rounded(2.0))
+    monkeypatch.setattr(Decay, "__call__", lambda self, left, right: left - right)
+    assert function_key(Rounded(2.0)) != before
+    for changing in (Decay([2.0]), Decay(SETTINGS), Slotted(), SimpleNamespace(a=1), object(), np.random.default_rng()):
+        assert function_key(changing) is None
+    floats: list[Any] = []
+    assert function_key(lambda x, k=0.5, of=Offset(1.0): of(x, k), floats=floats) is not None
+    assert not floats
+
+
+def test_objects_as_operators(device: gs.Device) -> None:
+    """Assert that repeated calls launch one program, and that an attribute that has changed counts."""
+    x, y = np.random.default_rng(0).random((2, 500), dtype=np.float32)
+    a, b, operator = device.asarray(x), device.asarray(y), Decay(0.5)
+    for rate in (0.5, 0.5, 0.5, 0.25, 1.0, 0.5):
+        operator.rate = rate
+        np.testing.assert_allclose(gs.map(operator, a, b).numpy(), x * np.float32(rate) + y, rtol=1e-6)
+        wanted = np.add.accumulate(x + np.float32(2 * rate)) - np.float32(2 * rate)
+        np.testing.assert_allclose(gs.scan(a, Offset(rate)).numpy(), wanted, rtol=1e-5)
+    for call in (lambda: gs.map(Decay(0.5), a, b), lambda: gs.scan(a, Offset(0.5))):
+        assert Counted().of(call) <= FIRST + EACH_STAGE * 2
 
 
 def test_what_may_change() -> None:
