@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.device_group import DeviceGroup, first_device_of
+from gpuscan.api.numpy_calls import takes_numpy_on
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyDType
 from gpuscan.device.adapters import adapter_number, names
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The type of `device=` in functions that may run on several devices.
 Devices: TypeAlias = (
@@ -160,3 +163,8 @@ def _first_device(device: Device | DeviceGroup | None) -> Device | None:
     first = first_device_of(device)
     assert first is None or isinstance(first, Device)
     return first
+
+
+def takes_numpy(*data: str, **options: Any) -> Callable[[F], F]:
+    """Let a launchable function take small arrays of NumPy as `takes_numpy_on` does, on the device that is meant."""
+    return takes_numpy_on(resolve_device, *data, **options)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
-from gpuscan.api.call_device import Devices, find_device_or_group
+from gpuscan.api.call_device import Devices, find_device_or_group, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out_array, check_separate
 from gpuscan.api.unknown_length_array import UnknownLengthArray

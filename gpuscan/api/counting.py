@@ -8,11 +8,10 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
-from gpuscan.api.call_device import Devices, find_first_device
+from gpuscan.api.call_device import Devices, find_first_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import Arguments, launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.reduce import reduce
 from gpuscan.api.unknown_length_array import UnknownLengthArray

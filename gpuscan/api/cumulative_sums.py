@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, as_some_array, new_array
-from gpuscan.api.call_device import Devices
+from gpuscan.api.call_device import Devices, takes_numpy
 from gpuscan.api.launches import launchable
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out_array
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType

@@ -10,10 +10,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
-from gpuscan.api.call_device import find_call_device
+from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.pieces import PartSlices, Pending, cut_axes, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.call_device import Devices, find_call_device
+from gpuscan.api.call_device import Devices, find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.call_device import takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_scans import LoopRun, stack_numbers
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray, AnyDType

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.call_device import takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
 from gpuscan.api.loop_scans import LoopRun, part_of
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Element, Field
 from gpuscan.errors import abbreviate

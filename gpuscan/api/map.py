@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
-from gpuscan.api.call_device import find_call_device
+from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import is_list_of_numbers, takes_numpy
+from gpuscan.api.numpy_calls import is_list_of_numbers
 from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, element_of, tuple_of

@@ -1,6 +1,6 @@
 """Run calls of small arrays of NumPy as calls of arrays on a device: upload them, launch a program, read the results.
 
-`takes_numpy` wraps a function that `gpuscan.api.launches` has made launchable. The function sees only arrays on a
+`takes_numpy_on` wraps a function that `gpuscan.api.launches` has made launchable. The function sees only arrays on a
 device, so a call of arrays of NumPy launches the same program as a call of arrays on a device.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload, is_array, replace_leaves
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.unknown_length_array import UnknownLengthArray
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_together
@@ -48,8 +48,12 @@ _FAILED = object()
 _nbytes_of = attrgetter("nbytes")
 
 
-def takes_numpy(
-    *data: str, long: tuple[str, ...] = (), indices: tuple[int, ...] = (), each_like: tuple[str, ...] = ()
+def takes_numpy_on(
+    resolve: Callable[[Any], OpenedDevice | None],
+    *data: str,
+    long: tuple[str, ...] = (),
+    indices: tuple[int, ...] = (),
+    each_like: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Let a launchable function take small arrays of NumPy: they are uploaded, and its results are read.
 
@@ -58,6 +62,7 @@ def takes_numpy(
     arrays of NumPy. It may then compute in another way; otherwise, its error message is about what the caller passed.
 
     Args:
+        resolve: returns the device that the argument `device` means; None stands for NumPy.
         data: the names of the parameters that take the arrays, or bundles of them.
         long: the names of further parameters. Their arrays are uploaded only if they are too long to be parameters of
             the program.
@@ -92,7 +97,7 @@ def takes_numpy(
                 given[data[0]] = _fields_of(records)
             else:
                 records = None
-            found = _find_arrays(given, device, moves) if out is None or type(out) is np.ndarray else None
+            found = _find_arrays(given, device, moves, resolve) if out is None or type(out) is np.ndarray else None
             if found is None:
                 return function(*arguments, **options)
             moved, arrays, device = found
@@ -152,7 +157,7 @@ class _Moves(NamedTuple):
     """Which arguments of a function may be uploaded.
 
     Attributes:
-        data, long, each_like: as in `takes_numpy`.
+        data, long, each_like: as in `takes_numpy_on`.
         several: True if ``*arrays`` are uploaded.
     """
 
@@ -163,16 +168,19 @@ class _Moves(NamedTuple):
 
 
 # The names of the arguments to upload, their arrays in depth-first order, and the device of the call.
-_Found: TypeAlias = tuple[list[str | int], list[AnyArray], Device]
+_Found: TypeAlias = tuple[list[str | int], list[AnyArray], OpenedDevice]
 
 
-def _find_arrays(given: dict[object, object], device: Any, moves: _Moves) -> _Found | None:
+def _find_arrays(
+    given: dict[object, object], device: Any, moves: _Moves, resolve: Callable[[Any], OpenedDevice | None]
+) -> _Found | None:
     """Return the arrays of a call to upload; None to pass all arguments on unchanged.
 
     Args:
         given: the arguments by their names, or by their numbers within ``*arrays``.
         device: what was passed as `device`.
         moves: which arguments may be uploaded.
+        resolve: as in `takes_numpy_on`.
     """
     data, long, each_like, several = moves
     moved: list[str | int] = []
@@ -195,8 +203,8 @@ def _find_arrays(given: dict[object, object], device: Any, moves: _Moves) -> _Fo
             return None
     if not arrays or type(device) in _BUNDLES:
         return None
-    device = resolve_device(device)
-    return None if device is None or not _are_small(arrays, device) else (moved, arrays, device)
+    opened = resolve(device)
+    return None if opened is None or not _are_small(arrays, opened) else (moved, arrays, opened)
 
 
 def _is_long(value: object) -> bool:
@@ -236,7 +244,7 @@ def _is_bundle(value: object) -> bool:
     return type(value) in _BUNDLES or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
-def _upload(device: Device, arrays: list[AnyArray]) -> Iterator[Array]:
+def _upload(device: OpenedDevice, arrays: list[AnyArray]) -> Iterator[Array]:
     """Return an iterator over copies of arrays on a device."""
     copies = []
     for owner, array in zip(upload_together(device._context, arrays), arrays, strict=True):
@@ -269,7 +277,7 @@ def _holds_array(bundle: Any, levels: int = _MAX_LEVELS) -> bool:
     return any(_holds_array(part, levels - 1) for part in inner)
 
 
-def _are_small(arrays: list[AnyArray], device: Device) -> bool:
+def _are_small(arrays: list[AnyArray], device: OpenedDevice) -> bool:
     """Return True if arrays can be uploaded as they are, each by one copy."""
     dtypes = dtypes_to_upload(device._context)
     for array in arrays:
@@ -281,7 +289,7 @@ def _are_small(arrays: list[AnyArray], device: Device) -> bool:
 # ----- Results
 
 
-def read_results(device: Device, result: object, indices: tuple[int, ...] = ()) -> Any:
+def read_results(device: OpenedDevice, result: object, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
     leaves = [result] if isinstance(result, DeviceArray) else _leaves_of(result, [])
     # For each array, the ranges to read: the buffer, the first byte and the number of bytes. A view or a long array has
@@ -324,7 +332,7 @@ def _as_records(result: Any, like: AnyArray) -> object:
     return assemble_arrays(structure_and_leaves(like)[0], list(result.values()), like)
 
 
-def _read_some(device: Device, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:
+def _read_some(device: OpenedDevice, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:
     """Return a tuple of results. Read the results that are True in `which`, and leave the others on the device."""
     read = iter(read_results(device, tuple(itertools.compress(results, which)), indices))
     return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])

@@ -13,6 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups, without_missing
 from gpuscan.api.launches import Numbered, launchable
+from gpuscan.api.numpy_calls import takes_numpy_on
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.unknown_length_array import UnknownLengthArray
@@ -59,6 +60,11 @@ if TYPE_CHECKING:
 Target = TypeVar("Target")
 # The options of a plan that stay on the device if they are there.
 _CUTS = ("segments", "keys")
+
+
+def _itself(device: OpenedDevice) -> OpenedDevice:
+    """Return the device of a plan, on which it runs."""
+    return device
 
 
 class Plan(Numbered):
@@ -228,10 +234,12 @@ class Plan(Numbered):
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
         """
-        return self._compute(array, out)
+        return self._compute(array, out) if isinstance(array, Array) else self._compute(array, out, device=self.device)
 
+    @takes_numpy_on(_itself, "array")
     @launchable
-    def _compute(self, array: object, out: object) -> object:
+    def _compute(self, array: object, out: object = None, *, device: OpenedDevice | None = None) -> object:
+        del device  # where small arrays of NumPy are uploaded
         for own in self._own_arrays:
             # No one else can write to them.
             self.device._context.note_constant(own.buffer, own._owner)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device
-from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed
+from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out, is_on_device, reduce_rows
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction

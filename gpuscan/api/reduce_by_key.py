@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.call_device import Devices, find_first_device
+from gpuscan.api.call_device import Devices, find_first_device, takes_numpy
 from gpuscan.api.launches import launchable
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.scan import scan

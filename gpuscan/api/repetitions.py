@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.call_device import Devices, find_first_device
+from gpuscan.api.call_device import Devices, find_first_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import Arguments, launchable, launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import upload_array

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
-from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed
+from gpuscan.api.call_device import Devices, choose_device_for, find_device_or_group, find_distributed, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.host_cuts import upload_scan_cuts
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.call_device import find_call_device
+from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_seeds import seeds_by_rows

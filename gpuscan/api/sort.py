@@ -9,11 +9,10 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_along_axis, take_at
-from gpuscan.api.call_device import find_call_device
+from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.host_cuts import upload_sort_cuts
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of

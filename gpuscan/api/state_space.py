@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, in_dtype
-from gpuscan.api.call_device import find_call_device
+from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
 from gpuscan.array_types import AnyDType

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.call_device import Devices, find_first_device
+from gpuscan.api.call_device import Devices, find_first_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.numpy_calls import takes_numpy
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.scan import scan
 from gpuscan.api.sort import as_dates, check_keys

@@ -10,7 +10,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device import context as context_module
-from tests.harness.builds import withhold_posts
+from tests.api.test_launches import EACH_STAGE, FIRST, Counted
+from tests.harness.builds import count_waits, withhold_posts
 from tests.harness.devices import (
     MAX_ENCODED_RUNS,
     MAX_ENCODED_STATES,
@@ -62,6 +63,32 @@ def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
         plan(x[:3])
     with pytest.raises(TypeError, match="plan for dtype int32"):
         plan(x.astype(np.float32))
+
+
+def test_repeated_calls_of_numpy(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that small arrays of NumPy are uploaded to the plan's device, launch a program, and are read at once."""
+    n, some = 500, device.asarray(np.zeros(500, np.float32))
+    plan = device.plan(n, np.float32, exclusive=True, initial=2.0)
+    out = np.empty(n, np.float32)
+    calls: list[int] = []
+    for number in range(8):
+        x = np.random.default_rng(number).integers(-9, 9, n).astype(np.float32)
+        wanted = gs.scan(x, exclusive=True, initial=2.0, device="numpy")
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            found: list[Any] = []
+            calls.append(Counted().of(lambda x=x, into=found: into.append(plan(x))))  # type: ignore[misc]
+            assert len(waits) == 1 or number < 3
+        assert_same(found[0], wanted)
+        assert plan(x, out) is out
+        assert_same(out, wanted)
+        assert_same(plan(x, out=x), wanted)
+    wait = min(Counted().of(some.numpy) for _ in range(3))
+    assert min(calls) <= FIRST + wait + EACH_STAGE * 2, calls
+    for wrong in (np.zeros(n - 1, np.float32), np.zeros(n, np.int32), np.zeros((n, 1), np.float32)):
+        with pytest.raises((ValueError, TypeError), match="plan for"):
+            plan(wrong)
+    assert_same(plan(wanted[::-1]), gs.scan(wanted[::-1], exclusive=True, initial=2.0, device="numpy"))
 
 
 def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
