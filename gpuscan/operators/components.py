@@ -152,26 +152,17 @@ def convert_number(x: Number, dtype: AnyDType) -> Number:
     return x.astype(dtype)
 
 
+def of_numpy(names: str) -> dict[str, Callable[..., object]]:
+    """Return the functions of NumPy with these names, by their names."""
+    return {name: getattr(np, name) for name in names.split()}
+
+
 # Functions of numbers that JAX and PyTorch give the same names.
 COMMON: dict[str, Callable[..., object]] = {
+    **of_numpy("sign abs square sqrt exp exp2 log log1p expm1 sin cos tan tanh sinh cosh floor ceil real imag conj"),
     "mul": np.multiply,
     "neg": np.negative,
-    "sign": np.sign,
-    "abs": np.abs,
-    "square": np.square,
-    "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log1p": np.log1p,
-    "expm1": np.expm1,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "tanh": np.tanh,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
@@ -180,11 +171,6 @@ COMMON: dict[str, Callable[..., object]] = {
     "acosh": np.arccosh,
     "atanh": np.arctanh,
     "erf": erf,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "real": np.real,
-    "imag": np.imag,
-    "conj": np.conj,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

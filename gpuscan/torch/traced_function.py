@@ -36,6 +36,7 @@ from gpuscan.operators.components import (
     convert_number,
     fold_axes,
     logistic,
+    of_numpy,
     select,
 )
 from gpuscan.operators.matrices import (
@@ -352,30 +353,14 @@ def _dtype(dtype: torch.dtype) -> AnyDType:
 # Operations that work number by number, and the function of numbers that does the same.
 ELEMENTWISE: dict[str, Callable[..., object]] = {
     **COMMON,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
-    "fmod": np.fmod,
-    "remainder": np.remainder,
+    **of_numpy(
+        "maximum minimum fmax fmin fmod remainder log2 log10 logaddexp hypot trunc isnan isinf logical_and "
+        "logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor"
+    ),
     "pow": lambda x, y: x**y,
     "reciprocal": lambda x: 1 / x,
-    "log2": np.log2,
-    "log10": np.log10,
-    "logaddexp": np.logaddexp,
     "sigmoid": logistic,
     "relu": lambda x: np.maximum(x, 0),
-    "hypot": np.hypot,
-    "trunc": np.trunc,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "logical_not": np.logical_not,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
     "bitwise_not": np.invert,
     "bitwise_left_shift": np.left_shift,
     "bitwise_right_shift": np.right_shift,
