@@ -80,6 +80,9 @@ class LoopRun:
             step.results[state_index].index: state_index for state_index in recurrent if step.results[state_index].args
         }
 
+        new_needed: set[int] = set()
+        old_needed: set[int] = set()
+
         def needs(nodes: Sequence[Node], new_of: Mapping[int, int]) -> tuple[set[int], set[int]]:
             cuts = cut_inputs(nodes, new_of)
             return (
@@ -87,38 +90,35 @@ class LoopRun:
                 {old_of[node.index] for node in cuts if node.index in old_of and node.index not in new_of},
             )
 
-        new_needed: set[int] = set()
-        old_needed: set[int] = set()
+        def need(nodes: Sequence[Node], new_of: Mapping[int, int]) -> set[int]:
+            """Note what nodes need, and return the old numbers among that."""
+            news, olds = needs(nodes, new_of)
+            new_needed.update(news)
+            old_needed.update(olds)
+            return olds
+
         for stage in stages:
             earlier = {
                 index: state_index
                 for index, state_index in self.new_of.items()
                 if state_index not in stage.state_indices
             }
-            nodes = [*stage.numbers, *([stage.constant] if stage.constant is not None else [])]
-            news, olds = needs(nodes, earlier)
-            new_needed |= news
-            old_needed |= olds
+            need([*stage.numbers, *([stage.constant] if stage.constant is not None else [])], earlier)
         for state_index in self.derivation.direct:
-            news, olds = needs([step.results[state_index]], self.new_of)
-            new_needed |= news
-            old_needed |= olds
+            need([step.results[state_index]], self.new_of)
         news, olds = needs(step.outputs, self.new_of)
         order = self._order()
         fused = self._find_fused(order, news, olds)
-        unfused = news - (set(fused.state_indices) if fused is not None else set())
-        new_needed |= unfused
+        new_needed |= news - (set(fused.state_indices) if fused is not None else set())
         old_needed |= olds
         pending = set(old_needed)
         while pending:
             # An old number that is computed directly needs the arrays that it is computed from.
             state_index = pending.pop()
             if state_index not in recurrent:
-                more_new, more_old = needs([step.results[state_index]], self.new_of)
-                new_needed |= more_new
-                pending |= more_old - old_needed
-                old_needed |= more_old
-        ys: list[SomeArray] | None = None
+                known = set(old_needed)
+                pending |= need([step.results[state_index]], self.new_of) - known
+        ys: list[SomeArray] = []
         for item in order:
             if isinstance(item, int):
                 if item in old_needed:
@@ -130,14 +130,9 @@ class LoopRun:
             results = self._stage(item, [p for p in wanted if p in new_needed], wanted, outputs, old_needed)
             if item is fused:
                 ys = results
-        if step.output is None:
-            ys = None
-        elif fused is None and step.outputs:
-            ys = self._map_outputs()
-        carry = self._carry()
-        if ys is not None and step.output is not None:
-            return carry, step.output.structure.build_bundle(ys)
-        return carry, None
+        if not step.outputs or step.output is None:
+            return self._carry(), None
+        return self.finish() if fused is None else (self._carry(), step.output.structure.build_bundle(ys))
 
     def all_states(self) -> None:
         """Compute the arrays of all old and new numbers of the carry."""
