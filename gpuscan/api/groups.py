@@ -16,7 +16,7 @@ from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.array_indices import number_labels as check_on_device
-from gpuscan.engine.element_copy import write_elements
+from gpuscan.engine.element_copy import write_to_outputs
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.group_scans import scan_groups
@@ -141,9 +141,7 @@ def without_missing(
 def _write_on_device(results: Sequence[DeviceArray], outputs: Sequence[SomeArray]) -> list[Array]:
     """Copy results on a device to the arrays of `out`, and return these."""
     targets = arrays_on_device(outputs)
-    for result, target in zip(results, targets, strict=True):
-        target._check("STORAGE")
-        write_elements(result, target)
+    write_to_outputs(results, targets)
     return targets
 
 

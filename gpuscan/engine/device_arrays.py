@@ -27,7 +27,7 @@ from gpuscan.engine.element_copy import (
     slice_axis,
     transpose_view,
     view_of,
-    write_elements,
+    write_to_outputs,
 )
 from gpuscan.engine.endpoints import DeviceSource
 from gpuscan.engine.executor import Executor
@@ -127,7 +127,7 @@ def scan_device(
         ]
         for array in (*leaves, *results):
             array._check("STORAGE")
-        if strategy == "auto" and not options and fold_segments(executor, problem, leaves, results):
+        if strategy == "auto" and not options and fold_segments(context, problem, leaves, results):
             return results
         call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
@@ -155,6 +155,21 @@ def scan_device(
         with _in_c_order(call) as dense:
             _scan_in_parts(dense, layout)
     return results
+
+
+def scan_array(
+    executor: Executor,
+    array: object,
+    op: str,
+    *,
+    before: Callable[..., object] | None = None,
+    exclusive: bool = False,
+    reduces: bool = False,
+) -> DeviceArray:
+    """Return the scan or the reduction of an array on the device, or of a bundle, along its first axis."""
+    problem = find_or_make_problem(array, op, axis=0, exclusive=exclusive, reverse=False, before=before)
+    (result,) = scan_device(executor, problem.as_reduction() if reduces else problem)
+    return result
 
 
 def launch_of_kind(
@@ -215,14 +230,7 @@ def _in_c_order(call: _Call) -> Iterator[_Call]:
         for result in call.results
     ]
     yield replace(call, leaves=leaves, results=targets)
-    _write_results(targets, call.results)
-
-
-def _write_results(targets: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
-    """Submit copies of the targets to the results that they stand for."""
-    for target, result in zip(targets, results, strict=True):
-        if target is not result:
-            write_elements(target, result)
+    write_to_outputs(targets, call.results)
 
 
 # ----- Arrays that a shader binds as a whole
@@ -276,7 +284,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     )
     for _ in executor.run(job, layout.parts):
         pass
-    _write_results(targets, results)
+    write_to_outputs(targets, results)
 
 
 def _views_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayView | None]:
@@ -327,9 +335,7 @@ def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     if not isinstance(offsets, DeviceArray):
         offsets = upload_array(executor.context, offsets, np.uint32)
     ends = (slice_axis(offsets, 0, 0, count), slice_axis(offsets, 0, 1, count + 1))
-    problem = find_or_make_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
-    (ranks,) = scan_device(executor, problem)
-    return ranks
+    return scan_array(executor, ends, "add", before=_is_full)
 
 
 def _is_full(ends: Number) -> object:

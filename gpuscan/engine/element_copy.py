@@ -174,13 +174,17 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
         scatter(elements_of(source), elements_of(result))
 
 
-def write_to_outputs(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
-    """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results."""
+def write_to_outputs(results: Sequence[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
+    """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results.
+
+    A result that is its array of `out` stays as it is.
+    """
     if out is None:
-        return results
+        return list(results)
     for result, target in zip(results, out, strict=True):
-        target._check("STORAGE")
-        write_elements(result, target)
+        if target is not result:
+            target._check("STORAGE")
+            write_elements(result, target)
     return list(out)
 
 

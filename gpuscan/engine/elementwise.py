@@ -16,7 +16,7 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.strides import broadcast_strides, c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
-from gpuscan.engine.element_copy import copy_view, elements_of, write_elements
+from gpuscan.engine.element_copy import copy_view, elements_of, write_to_outputs
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
@@ -109,9 +109,7 @@ def map_elements(
         run = _join_run_axes(context, _Run(text, views, (), targets, aliases), shape)
         for start, count in spans(prod(shape), _piece_length(context, run, prod(shape))):
             _submit(context, run, start, start + count)
-        for target, result in zip(targets, results, strict=True):
-            if target is not result:
-                write_elements(target, result)
+        write_to_outputs(targets, results)
     return results
 
 

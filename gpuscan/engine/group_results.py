@@ -12,12 +12,13 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
-from gpuscan.engine.device_arrays import launch_of_kind, scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
+from gpuscan.engine.device_arrays import launch_of_kind, scan_array, scan_device
+from gpuscan.engine.element_copy import bindable, contiguous, write_to_outputs
 from gpuscan.engine.group_tables import (
     FewLabels,
     bindable_checked,
     check_full_later,
+    in_shape,
     labels_by_rows,
     plan_table,
     reduce_by_table,
@@ -104,19 +105,16 @@ def reduce_groups(
         most = problem.rows * min(ranked, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
         scan_device(executor, replace(inside, keep_last_only=True), out=full)
-        (ranks,) = scan_device(executor, find_or_make_problem(marks, "add", axis=0, exclusive=False, reverse=False))
+        ranks = scan_array(executor, marks, "add")
         results = []
-        lead = list(problem.shape)
-        lead[problem.axis] = groups
         for number, (array, f) in enumerate(zip(full, fields, strict=True)):
             result = empty(context, (problem.rows, groups, *f.shape), f.scalar.dtype)
             if result.nbytes:
                 fill = None if problem.fill is None else problem.fill[number]
                 shape = problem.rows, groups, f.storage_bytes
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > ranked, ranked=ranked)
-            moved = transpose_elements(result, problem.inner, groups, f.storage_bytes)
-            results.append(moved._view_as((*lead, *f.shape)))
-        return write_to_outputs(results, out)
+            results.append(result)
+        return write_to_outputs(in_shape(problem, results, groups), out)
 
 
 def narrow_labels(labels: AnyArray, groups: int) -> AnyArray:

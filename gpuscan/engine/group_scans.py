@@ -7,7 +7,7 @@ the GPU runs one of them. So no call waits for the largest label.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,19 +26,17 @@ from gpuscan.engine.group_tables import (
     labels_by_rows,
     leaves_by_rows,
     plan_table,
+    problem_by_rows,
     report_largest,
     search_largest,
 )
 from gpuscan.engine.groups import SortedLabels, mark_missing, scan_in_order, search_missing, sort_into
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.plan_steps import are_owned, new_validation_flag, stage_dispatch, uniform_of
-from gpuscan.engine.preparation import prepare_problem
 from gpuscan.engine.sorting import partition, plan_partition
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.uncounted_groups import UncountedGroups, plan_uncounted
 from gpuscan.problem.groups import may_be_missing, missing_error
-from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
@@ -134,19 +132,13 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
     h = group_heuristics_for(context.capabilities.adapter_type)
     if not isinstance(labels, DeviceArray) or labels.dtype.itemsize == 1 or problem.size < h.min_counted_elements:
         return None
-    if problem.empty or problem.everywhere or problem.passes_neighbour:
+    planned = problem_by_rows(context, problem, labels)
+    if planned is None:
         return None
-    if problem.indexed and length > MAX_INT32_LENGTH:
+    in_rows, spec = planned
+    if 4 * problem.size * spec.element.words > context.binding_limit:
         return None
-    problem = prepare_problem(context, problem)
-    limit, fields = context.binding_limit, (*problem.source.fields, *problem.destination.fields)
-    if labels.nbytes > limit or any(problem.size * f.storage_bytes > limit for f in fields):
-        return None
-    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
-    if 4 * problem.size * spec.element.words > limit:
-        return None
-    sizes = [f.storage_bytes for f in problem.source.fields]
+    sizes = [f.storage_bytes for f in in_rows.source.fields]
     by_buckets = None
     if sizes in ([4], [8]) and labels.dtype.itemsize > 2:
         by_buckets = plan_partition(context, labels.dtype, length, sizes[0] // 4)
@@ -175,7 +167,7 @@ def _scan_uncounted(
         results = in_shape(problem, results)
     with context.skip_dispatches_if(_switch(choice, _IS_SCANNED)):
         sort_into(executor, problem, groups.labels, strategy, results, few_stages=groups.partition is not None)
-    return results if direct else write_to_outputs(results, out)
+    return write_to_outputs(results, out)
 
 
 def _run_stages(

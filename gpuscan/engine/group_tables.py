@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import scan_array
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
@@ -23,7 +23,6 @@ from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from gpuscan.planning.spec import scan_spec
-from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
@@ -121,9 +120,7 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
 def search_largest(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return the largest label on a device. Labels are taken for unsigned numbers, so negative ones are large."""
     flat = contiguous(labels)._view_as((labels.size,), f"u{labels.dtype.itemsize}")
-    search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False)
-    (largest,) = scan_device(executor, search.as_reduction())
-    return largest
+    return scan_array(executor, flat, "maximum", reduces=True)
 
 
 def _read_count(largest: DeviceArray, dtype: AnyDType) -> int:
@@ -165,27 +162,35 @@ def plan_table(
         problem: the scan of the elements, without heads.
         options: further arguments of `gpuscan.planning.group_plan.plan_groups`.
     """
-    context, length = executor.context, problem.row_length
-    if problem.empty or problem.everywhere or (problem.indexed and length > MAX_INT32_LENGTH):
+    context = executor.context
+    planned = problem_by_rows(context, problem, labels.labels)
+    if planned is None:
         return None
-    problem = prepare_problem(context, problem)
-    limit = context.binding_limit
-    fields = (*problem.source.fields, *problem.destination.fields)
-    if problem.passes_neighbour or any(problem.size * f.storage_bytes > limit for f in fields):
-        return None
-    if labels.labels.nbytes > limit:
-        return None
-    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
+    problem, spec = planned
     identity = problem.operator.identity_for(problem.element) if spec.combine.neutral is not None else None
     if options.get("reduces") and problem.fill is not None and identity is not None and not problem.initial:
         # Empty groups give what the others begin with, so no marks are needed.
         shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
-        in_rows = replace(in_rows, seeds=seeds, initial=True)
-        spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
+        problem = replace(problem, seeds=seeds, initial=True)
+        spec = scan_spec(problem, context.capabilities, captures=True, rows_in_place=True)
     table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
-    return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
+    return None if table is None else TabledGroups(problem, labels.labels, spec, table)
+
+
+def problem_by_rows(context: DeviceContext, problem: Problem, labels: DeviceArray) -> tuple[Problem, ScanSpec] | None:
+    """Return a scan of groups, row by row, and its specification; None if no kernel of a table can combine them."""
+    length, limit = problem.row_length, context.binding_limit
+    if problem.empty or problem.everywhere or problem.passes_neighbour:
+        return None
+    if problem.indexed and length > MAX_INT32_LENGTH:
+        return None
+    problem = prepare_problem(context, problem)
+    fields = (*problem.source.fields, *problem.destination.fields)
+    if labels.nbytes > limit or any(problem.size * f.storage_bytes > limit for f in fields):
+        return None
+    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
+    return in_rows, scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
 
 
 def scan_by_table(
@@ -202,12 +207,12 @@ def scan_by_table(
     return write_to_outputs(in_shape(problem, results), out)
 
 
-def in_shape(problem: Problem, results: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Return the results of a scan, which are there row by row, in the shape of the array."""
+def in_shape(problem: Problem, results: Sequence[DeviceArray], length: int | None = None) -> list[DeviceArray]:
+    """Return results that are there row by row in the shape of the array, or with another length along the axis."""
+    length = problem.row_length if length is None else length
+    lead = (*problem.shape[: problem.axis], length, *problem.shape[problem.axis + 1 :])
     return [
-        transpose_elements(result, problem.inner, problem.row_length, f.storage_bytes)._view_as(
-            (*problem.shape, *f.shape)
-        )
+        transpose_elements(result, problem.inner, length, f.storage_bytes)._view_as((*lead, *f.shape))
         for result, f in zip(results, problem.destination.fields, strict=True)
     ]
 
@@ -226,13 +231,7 @@ def reduce_by_table(
     if problem.fill is None:
         marks = memory._view_as((table.results,), offset=4 * (table.words - table.results))
         check_full_later(executor, problem, marks, table.groups)
-    lead = list(problem.shape)
-    lead[problem.axis] = table.groups
-    results = [
-        transpose_elements(result, problem.inner, table.groups, f.storage_bytes)._view_as((*lead, *f.shape))
-        for result, f in zip(results, fields, strict=True)
-    ]
-    return write_to_outputs(results, out)
+    return write_to_outputs(in_shape(problem, results, table.groups), out)
 
 
 def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, groups: int) -> None:
@@ -243,8 +242,7 @@ def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, g
         marks: (rows * groups,) of uint32: 0 for each empty group.
         groups: the groups of a row.
     """
-    search = find_or_make_problem(marks, "maximum", axis=0, exclusive=False, reverse=False, before=_rank_if_empty)
-    (largest,) = scan_device(executor, search.as_reduction())
+    largest = scan_array(executor, marks, "maximum", before=_rank_if_empty, reduces=True)
     report_largest(executor.context, largest, _error_if_empty, (problem.operator.described, groups))
 
 

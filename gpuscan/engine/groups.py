@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.compaction import entry_bytes
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import scan_array, scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, scan_by_table
@@ -21,7 +21,6 @@ from gpuscan.engine.sorting import partition_indices, sort_device
 from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -151,9 +150,7 @@ def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
 def search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return one word on the device: 1 if a label is missing, else 0."""
     flat = contiguous(labels)._view_as((labels.size,))
-    search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
-    (flag,) = scan_device(executor, search.as_reduction())
-    return flag
+    return scan_array(executor, flat, "maximum", before=_is_missing, reduces=True)
 
 
 def _is_missing(label: Number) -> Number:

@@ -27,7 +27,7 @@ from gpuscan.engine.element_copy import (
     copy_elements,
     duplicate,
     view_of,
-    write_elements,
+    write_to_outputs,
 )
 from gpuscan.engine.endpoints import DeviceSink
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from gpuscan.device.steps import Binding
     from gpuscan.elements import Field
     from gpuscan.engine.array_views import ArrayView
-    from gpuscan.engine.executor import Executor
     from gpuscan.planning.partition import Part
     from gpuscan.planning.segment_plan import SegmentPlan
     from gpuscan.planning.spec import ScanSpec
@@ -233,7 +232,7 @@ def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:
 
 
 def fold_segments(
-    executor: Executor,
+    context: DeviceContext,
     problem: Problem,
     leaves: Sequence[DeviceArray],
     results: Sequence[DeviceArray],
@@ -244,7 +243,7 @@ def fold_segments(
         problem: the reduction.
         results: the arrays to write.
     """
-    context, heads = executor.context, problem.heads
+    heads = problem.heads
     if heads is None or not isinstance(heads.cut, Offsets) or not problem.keep_last_only:
         return False
     if problem.inner > 1 or problem.everywhere or problem.lists_key_runs:
@@ -271,11 +270,7 @@ def fold_segments(
         cut.array._check("STORAGE")
     else:
         heads.check()
-
-        def upload() -> DeviceArray:
-            return upload_array(context, heads.cut.array, np.uint32)
-
-        cut = Offsets(executor.kept_arrays.get(problem.cache_key, "offsets", upload))
+        cut = Offsets(upload_array(context, heads.cut.array, np.uint32))
     written = {id(result.buffer) for result in results}
     sources = [duplicate(array) if id(array.buffer) in written else bindable(contiguous(array)) for array in leaves]
     offsets = cut.array
@@ -287,9 +282,7 @@ def fold_segments(
         for array in results
     ]
     _submit(context, whole, spec, plan, replace(cut, array=offsets), (sources, targets), heads)
-    for target, result in zip(targets, results, strict=True):
-        if target is not result:
-            write_elements(target, result)
+    write_to_outputs(targets, results)
     return True
 
 

@@ -18,7 +18,7 @@ from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.compaction import entry_bytes
-from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_arrays import scan_array
 from gpuscan.engine.element_copy import (
     StridedView,
     bindable,
@@ -37,7 +37,6 @@ from gpuscan.planning.sort_plan import (
     plan_row_sort,
     plan_sort,
 )
-from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 if TYPE_CHECKING:
@@ -485,12 +484,11 @@ class _TileSort:
     def _submit_step(self, number: int, steps: Binding) -> DeviceArray:
         """Submit the three dispatches of a digit; return where the keys of each tile with each digit belong."""
         plan = self._plan
-        counts, offsets = (empty(self._context, (plan.counts,), np.uint32) for _ in range(2))
-        scan = find_or_make_problem(counts, "add", axis=0, exclusive=True, reverse=False)
+        counts = empty(self._context, (plan.counts,), np.uint32)
         counting = self._tile_shape | {"copies": plan.copies}
         bound = [self._params(number), steps, *self._arrays]
         self._submit([self._stage("count_digits", [*bound, counts._binding()], plan.tiles, counting)])
-        scan_device(self._executor, scan, out=[offsets])
+        offsets = scan_array(self._executor, counts, "add", exclusive=True)
         bound += [offsets._binding(), *self._moved]
         self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
         return offsets
