@@ -349,7 +349,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
 
     @launchable
     def _in_dtype(self, dtype: AnyDType) -> Array:
-        return Array._of(self.device, convert_array(self._context, self, dtype))
+        return Array._of(self.device, convert_array(self, dtype))
 
     # ----- Entries and shapes
 

@@ -173,7 +173,7 @@ def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
     work, axis, lead = call.work, call.axis, call.lead
     if call.blocks > 1:
         twin = replace(call, arrays=tuple(map(_twin, call.arrays)))
-        totals = _boxes(twin, work.total, twin.arrays)
+        totals = _boxes(twin, work.total)
         without_last = slice(1, None) if work.reverse else slice(-1)
         index = tuple(without_last if i == axis else slice(None) for i in lead)
         totals = totals.blocks[index].rechunk({axis: -1})
@@ -188,9 +188,7 @@ def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
     array, result = call.arrays[0], call.results[0]
     of_element = array.shape[call.ndim :]
     if len(call.arrays) > 1 or len(call.results) > 1 or result.shape[call.ndim :] != of_element:
-        return work.results.build_bundle(
-            _unbox_blocks(call, _boxes(call, work.block, call.arrays, prefixes), call.results)
-        )
+        return work.results.build_bundle(_unbox_blocks(call, _boxes(call, work.block, prefixes), call.results))
     indices = call.indices(0)
     meta = np.empty((0,) * array.ndim, result.dtype)
     scanned = da.blockwise(
@@ -342,17 +340,15 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
 def reduce_axis(call: Call) -> object:
     """Return the reduction along the call's axis."""
     work = call.work
-    totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})
+    totals = _boxes(call, work.total).rechunk({call.axis: -1})
     rows = call.without_axis(call.lead)
     boxes = da.blockwise(*(work.row_results, rows, totals, call.lead), **_object_options(len(rows)))
     return work.elements.build_bundle(_unbox_blocks(call, boxes, call.elements, rows))
 
 
-def _boxes(
-    call: Call, function: Callable[..., AnyArray], arrays: Sequence[da.Array], prefixes: da.Array | None = None
-) -> da.Array:
+def _boxes(call: Call, function: Callable[..., AnyArray], prefixes: da.Array | None = None) -> da.Array:
     """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
-    pairs = [part for number, array in enumerate(arrays) for part in (array, call.indices(number))]
+    pairs = [part for number, array in enumerate(call.arrays) for part in (array, call.indices(number))]
     first = () if prefixes is None else (prefixes, call.lead)
     options = _object_options(call.ndim) | {"adjust_chunks": dict.fromkeys(call.lead, 1)}
     return da.blockwise(function, call.lead, *first, *pairs, **options)

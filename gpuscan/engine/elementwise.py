@@ -113,15 +113,15 @@ def map_elements(
     return results
 
 
-def convert_array(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -> DeviceArray:
+def convert_array(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     """Return the array in another dtype."""
-    (result,) = map_elements(context, [array], _conversion(array.dtype, dtype), array.shape)
+    (result,) = map_elements(array._context, [array], _conversion(array.dtype, dtype), array.shape)
     return result
 
 
 def in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     """Return the array itself if it has a dtype, else a copy in that dtype."""
-    return array if array.dtype == dtype else convert_array(array._context, array, dtype)
+    return array if array.dtype == dtype else convert_array(array, dtype)
 
 
 @cache
