@@ -275,7 +275,6 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         sources,
         device_sinks(context, problem, spec, targets, partial(segment_ranks, executor), written),
         seeds=bind_seeds(problem, spec, context),
-        inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
         count=call.count,
         placement=placement,
@@ -362,7 +361,6 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
         device_sinks(context, problem, spec, call.results, partial(segment_ranks, executor)),
         seeds=bind_seeds(problem, spec, context, whole=False),
-        inner=inner,
         heads=_heads_of(executor, problem, spec, one_part=False),
         count=call.count,
         options=options,
@@ -406,8 +404,8 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     capabilities = context.capabilities
     tile = slab_tile(context, spec)
     if spec.inner > 1:
-        together, columns = slab_size(spec, spec.inner, tile, capabilities, None)
-        return slabs(spec, spec.inner, tile, together, columns) if columns else None
+        together, columns = slab_size(spec, tile, capabilities)
+        return slabs(spec, tile, together, columns) if columns else None
     tiles = (tile_on(context, spec), tile_on(context, spec, False))
     unit = piece_unit(spec, tiles, context.offset_alignment)
     if unit * largest_field(spec) > context.binding_limit and not spec.has_segment_bits:
@@ -419,16 +417,16 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         unit = math.lcm(unit, spec.row_length)
         cut_rows = cut_rows or unit * largest_field(spec) > context.binding_limit
     if cut_rows or any(spec.field_offsets):
-        together, columns = slab_size(spec, 1, tile, capabilities, None)
+        together, columns = slab_size(spec, tile, capabilities)
         if not columns:
             raise row_too_long(context, spec)
         if isinstance(tile, RowTile):
             # The order in which a row is reduced depends on where it begins within a chunk.
-            return slabs(spec, 1, tile, rows_in_whole_units(spec, tile.chunk, together) or 1, 1)
+            return slabs(spec, tile, rows_in_whole_units(spec, tile.chunk, together) or 1)
         whole = rows_in_whole_units(spec, unit, together)
         if spec.everywhere and not whole:
             raise spans_too_long(context, spec)
-        return slabs(spec, 1, tile, whole or together, 1)
+        return slabs(spec, tile, whole or together)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
 
 

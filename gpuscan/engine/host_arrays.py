@@ -131,11 +131,11 @@ class _Scan:
             self._run_parts([Part(spec, 0, spec.length, last=True)], spec, uploads_whole=True)
             return
         if spec.inner > 1:
-            if self._run_slabs(problem.inner):
+            if self._run_slabs():
                 return
             self._spec = spec = replace(spec, inner=1)
         if any(spec.field_offsets):
-            if problem.inner > 1 or not self._run_slabs(1):
+            if problem.inner > 1 or not self._run_slabs():
                 self._run_with_rows_together()
         elif spec.keep_last_only and not spec.reduces_segments:
             self._run_reduction()
@@ -214,7 +214,7 @@ class _Scan:
         elif spec.everywhere:
             self._reduce_everywhere(unit, together)
         elif together and problem.inner == 1:
-            self._run_parts(slabs(spec, 1, tile, together, 1), spec, inner=1)
+            self._run_parts(slabs(spec, tile, together), spec, in_slabs=True)
         else:
             self._reduce_row_by_row()
 
@@ -243,7 +243,7 @@ class _Scan:
         together = rows_in_whole_units(spec, unit, together) or rows_in_whole_units(spec, unit, most)
         if not together and spec.rows > most:
             raise spans_too_long(self._executor.context, spec)
-        self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together or spec.rows, 1), spec, inner=1)
+        self._run_parts(slabs(spec, self._tiles(spec)[0], together or spec.rows), spec, in_slabs=True)
 
     def _reduce_row_by_row(self) -> None:
         problem = self._problem
@@ -266,17 +266,17 @@ class _Scan:
 
     # ----- Slabs of rows and columns
 
-    def _run_slabs(self, inner: int) -> bool:
+    def _run_slabs(self) -> bool:
         """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._leaves))
         tile = self._options.get("tile") or slab_tile(context, spec)
         h = heuristics_for(context.capabilities.adapter_type)
         wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
-        together, columns = slab_size(spec, inner, tile, context.capabilities, wanted)
+        together, columns = slab_size(spec, tile, context.capabilities, wanted)
         if not columns:
             return False
-        self._run_parts(slabs(spec, inner, tile, together, columns), spec, inner=inner)
+        self._run_parts(slabs(spec, tile, together, columns), spec, in_slabs=True)
         return True
 
     def _run_with_rows_together(self) -> None:
@@ -296,7 +296,7 @@ class _Scan:
         parts: Iterable[Part],
         spec: ScanSpec,
         *,
-        inner: int | None = None,
+        in_slabs: bool = False,
         whole: bool = False,
         flipped: bool = False,
         uploads_whole: bool = False,
@@ -307,7 +307,7 @@ class _Scan:
         rows_together = spec.inner != problem.inner
 
         def host(array: AnyArray, field: Field) -> HostRows | HostSlabs:
-            if inner is not None:
+            if in_slabs:
                 return HostSlabs(array, problem.shape, problem.axis, field)
             array = np.flip(array, problem.axis) if flipped else array
             return HostRows(array, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
@@ -325,18 +325,17 @@ class _Scan:
             sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
             sinks = [
-                RowResults(result, f, inner or 1) if problem.keep_last_only else host(result, f)
+                RowResults(result, f, spec.inner if in_slabs else 1) if problem.keep_last_only else host(result, f)
                 for result, f in zip(self._results, problem.destination.fields, strict=True)
             ]
         # A slab binds the seeds of its own rows alone.
-        seeds = seed_words(problem, spec, context if inner is None else None)
+        seeds = seed_words(problem, spec, None if in_slabs else context)
         job = Job(
             spec,
             self._strategy,
             sources,
             sinks,
             seeds=seeds,
-            inner=inner or 1,
             heads=self._heads(spec),
             options=self._options,
             cache_key=problem.cache_key,

@@ -56,7 +56,6 @@ class Job:
         sources, sinks: where each field comes from and goes to.
         seeds: 32-bit words of the initial value or identity of each row: (rows, words). On the device if the caller's
             initial values are there.
-        inner: rows side by side in memory.
         heads: where the bits come from that say where rows and segments begin; None without.
         count: the array for the number of elements that a mask picks, or for the list of runs.
         placement: the way in which arrays share buffers.
@@ -71,7 +70,6 @@ class Job:
     sources: Sequence[HostSource | DeviceSource]
     sinks: Sequence[HostSink | DeviceSink]
     seeds: AnyArray | DeviceArray | None = None
-    inner: int = 1
     heads: HeadBits | None = None
     count: DeviceArray | None = None
     placement: Placement | None = None
@@ -148,7 +146,8 @@ class SharedBuffers:
                     else self._kept_arrays.get(self._job.cache_key, name, lambda: upload_array(self._context, words))
                 )
             return self._seeds._binding()
-        matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])
+        inner = self._job.spec.inner
+        matrices = (words.shape[0] // inner, inner, words.shape[-1])
         if isinstance(words, DeviceArray):
             assert part.outer is not None
             assert part.columns is not None

@@ -190,22 +190,17 @@ def narrow_tile(tile: Tile, outer: int, columns: int) -> Tile:
 
 
 def slab_size(
-    spec: ScanSpec,
-    inner: int,
-    tile: Tile,
-    capabilities: Capabilities,
-    wanted_bytes: int | None,
+    spec: ScanSpec, tile: Tile, capabilities: Capabilities, wanted_bytes: int | None = None
 ) -> tuple[int, int]:
     """Return the numbers of outer arrays and of columns in a slab; (0, 0) if a single column does not fit.
 
     Args:
         spec: the whole scan.
-        inner: rows side by side in memory.
         tile: the tile of the whole array.
         capabilities: what the device has.
         wanted_bytes: the largest field's share of a slab; None for all that a binding holds.
     """
-    widest, length = largest_field(spec), spec.row_length
+    widest, length, inner = largest_field(spec), spec.row_length, spec.inner
     outer = spec.rows // inner
     most = max_elements(spec, capabilities)
     if wanted_bytes is not None:
@@ -220,7 +215,7 @@ def slab_size(
             columns = columns // unit * unit if columns >= unit else columns // chunk * chunk
             if columns == 0:
                 return 0, 0
-        part = replace(spec, rows=together * columns, inner=columns if spec.inner > 1 else 1)
+        part = replace(spec, rows=together * columns, inner=columns)
         if auxiliary_fits(part, capabilities, narrow_tile(tile, together, columns)):
             return together, columns
         if together == 1 and columns <= max(4, chunk):
@@ -229,8 +224,9 @@ def slab_size(
     return 0, 0
 
 
-def slabs(spec: ScanSpec, inner: int, tile: Tile, together: int, columns: int) -> Iterator[Part]:
+def slabs(spec: ScanSpec, tile: Tile, together: int, columns: int = 1) -> Iterator[Part]:
     """Cut an array (outer, row_length, inner) into slabs of `together` outer arrays and `columns` columns."""
+    inner = spec.inner
     outer = spec.rows // inner
     tile = narrow_tile(tile, together, columns)
     for first in range(0, outer, together):
@@ -240,7 +236,7 @@ def slabs(spec: ScanSpec, inner: int, tile: Tile, together: int, columns: int) -
             wide = across.stop - across.start
             rows = (outers.stop - outers.start) * wide
             yield Part(
-                replace(spec, rows=rows, inner=wide if spec.inner > 1 else 1),
+                replace(spec, rows=rows, inner=wide),
                 (first * spec.row_length * inner) + column,
                 rows * spec.row_length,
                 last=outers.stop == outer and across.stop == inner,
