@@ -24,7 +24,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, axes_of, not_on_device, operand_type
+from gpuscan.api.ufuncs import apply_ufunc, axes_of, not_on_device, operand_type, writes_numpy
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -534,21 +534,19 @@ def _stack(arrays: Sequence[object], axis: int = 0, out: Array | None = None, *,
     if any(part.shape != parts[0].shape for part in parts):
         shown = ", ".join(str(part.shape) for part in parts)
         raise ValueError(f"arrays of the shapes {shown} were to be stacked; pass arrays of one shape")
-    resolved_axis = resolve_axis(axis, (1, *parts[0].shape))
-    at = (slice(None),) * resolved_axis + (None,)
-    return _concatenate([part[at] for part in parts], resolved_axis, out, dtype=dtype)
+    axis = resolve_axis(axis, (1, *parts[0].shape))
+    return _concatenate([part[(slice(None),) * axis + (None,)] for part in parts], axis, out, dtype=dtype)
 
 
 @_form_of(np.vstack)
 def _vstack(tup: Sequence[object], *, dtype: Kind = None) -> Array:
-    parts = [as_some_array(part) for part in tup]
-    return _concatenate([part if part.ndim > 1 else part.reshape(1, -1) for part in parts], 0, dtype=dtype)
+    parts = [part if part.ndim > 1 else part.reshape(1, -1) for part in map(as_some_array, tup)]
+    return _concatenate(parts, 0, dtype=dtype)
 
 
 @_form_of(np.hstack)
 def _hstack(tup: Sequence[object], *, dtype: Kind = None) -> Array:
-    parts = [as_some_array(part) for part in tup]
-    parts = [part if part.ndim else part.reshape(1) for part in parts]
+    parts = [part if part.ndim else part.reshape(1) for part in map(as_some_array, tup)]
     return _concatenate(parts, min(parts[0].ndim - 1, 1), dtype=dtype)
 
 
@@ -677,7 +675,6 @@ _launch: Callable[..., object] = launchable(apply_function)
 _with_floats = launchable(apply_function, operands=_OPERANDS)
 _with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
 _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
-_with_counts = launchable(apply_function, counts=_OPERANDS)
 # How functions of numbers, arrays and positions are launched. What waits for the device, or needs none, is no program.
 _LAUNCHES: dict[object, Callable[..., object]] = {
     np.histogram: _with_floats,
@@ -686,14 +683,17 @@ _LAUNCHES: dict[object, Callable[..., object]] = {
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
     **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose, np.quantile), apply_function),
     **dict.fromkeys((np.shape, np.ndim, np.size), apply_function),
-    **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat, np.take), _with_counts),
+    **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat, np.take), launchable(apply_function, counts=_OPERANDS)),
 }
 
 
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
         return apply_function(function, args, options)
-    return _LAUNCHES.get(function, _launch)(function, args, options)
+    launch = _LAUNCHES.get(function, _launch)
+    if (launch is _with_arrays or launch is _with_integers) and writes_numpy(_FORMS[function], args, options):
+        return apply_function(function, args, options)  # It refuses the array. A program would write an uploaded copy.
+    return launch(function, args, options)
 
 
 answer_protocols(function=_answer)

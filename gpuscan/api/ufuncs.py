@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -76,6 +77,20 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
     """Return the error for a function of NumPy that is not computed on a device."""
     because = reason or "it is not computed on a device"
     return TypeError(f"{what} was asked for of a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
+
+
+def writes_numpy(form: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> bool:
+    """Return True if a call of a function of NumPy is to write to an array of NumPy.
+
+    Args:
+        form: a function with the same parameters.
+        args, options: the arguments.
+    """
+    for value in (*args, *options.values()):
+        if isinstance(value, np.ndarray):
+            given = {**dict(zip(inspect.signature(form).parameters, args, strict=False)), **options}
+            return isinstance(given.get("out", given.get("dst")), np.ndarray)
+    return False
 
 
 def _is_foreign(value: object) -> bool:
@@ -282,10 +297,7 @@ def _make_map(
             input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key
         ]
         if loop is not None:
-            operands = [
-                operand if operand_type(operand) in (int, float, complex) else operand.astype(loop_dtype)
-                for operand, loop_dtype in zip(operands, loop, strict=True)
-            ]
+            operands = list(map(_convert, operands, loop))
         results = ufunc(*operands)
         if not wanted:
             return results
@@ -297,6 +309,13 @@ def _make_map(
     return trace_function(
         function, numbers_of([np.empty(0, operand_dtype) for operand_dtype in dtypes]), f"np.{ufunc.__name__}"
     )
+
+
+def _convert(operand: Any, dtype: AnyDType) -> Any:
+    """Return an operand in the dtype of the loop. Numbers of Python, other than bools, take it from the arrays."""
+    if isinstance(operand_type(operand), type):
+        return operand
+    return dtype.type(operand) if isinstance(operand, bool) else operand.astype(dtype)
 
 
 def _cast(ufunc: np.ufunc, result: AnyArray, dtype: AnyDType) -> AnyArray:

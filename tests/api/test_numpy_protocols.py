@@ -225,6 +225,43 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
     assert_equal(c, C)
 
 
+WRITING: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda a, out: np.sum(a, axis=0, out=out[0]),
+    "a method": lambda a, out: a.sum(0, out=out[0]),
+    "max": lambda a, out: np.max(a, 1, out[:, 0]),
+    "clip": lambda a, out: np.clip(a, 2, 3, out),
+    "concatenate": lambda a, out: np.concatenate([a[:2], a[2:]], out=out),
+    "stack": lambda a, out: np.stack([a[0], a[1]], 0, out[:2]),
+    "cumsum": lambda a, out: np.cumsum(a, axis=0, out=out),
+    "copyto": lambda a, out: np.copyto(out, a),
+    "copyto by name": lambda a, out: np.copyto(dst=out, src=a, where=a > 3),
+    "copyto of NumPy": lambda a, out: np.copyto(out, A, where=a > 3),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_no_function_writes_to_an_array_of_numpy(device: gs.Device, name: str) -> None:
+    """Assert that the call says so, and does not write to a copy on the device. The second call would be launched."""
+    a, out = device.asarray(A), np.zeros_like(A)
+    for _ in range(3):
+        with pytest.raises(TypeError, match=r"gpuscan\.Array|\.numpy\(\)"):
+            WRITING[name](a, out)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_operands_are_converted_to_the_dtype_that_is_asked_for(device: gs.Device, dtype: str) -> None:
+    """Assert that wide numbers are narrowed first, and Python's numbers take the dtype."""
+    if dtype == "float64" and not device.capabilities.float64:
+        pytest.skip("the device has no float64")
+    narrow = {"int64": np.int32, "float64": np.float32}[dtype]
+    x = (C * 1.1e9).astype(dtype)
+    wide = device.asarray(x)
+    for mine, theirs in ((wide, x), (device.asarray(B), B)):
+        assert_equal(np.add(wide, mine, dtype=narrow), np.add(x, theirs, dtype=narrow, casting="same_kind"))
+    assert_equal(np.multiply(wide, 3, dtype=narrow), np.multiply(x, 3, dtype=narrow))
+    assert_equal(np.maximum(wide, True, dtype=narrow), np.maximum(x, True, dtype=narrow))
+
+
 def test_no_number_equals_none_or_text(device: gs.Device) -> None:
     a = device.asarray(A)
     values: list[Any] = [None, "text", b"text", np.str_("text")]
