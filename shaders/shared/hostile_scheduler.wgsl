@@ -4,14 +4,15 @@
     serial: a workgroup takes its ticket when the one before it has finished. Look-ahead's first
             workgroup hands the fold over. A workgroup that ends without a result keeps the lock, and the others wait
             out its bound
-    bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together -#}
+    bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together
+    Drivers that end loops run on CPUs, whose workgroups may not loop for long. -#}
 // ----- Scheduler
 {% if kernel.test_build.scheduler == "random" %}
 const LOADS = 0u;  // points to idle at
 const POSTS = 1u;
 const STORES = 2u;
-const LONGEST_DELAY = {{ 64 if kernel.target.is_cpu_adapter else 1024 }}u;  // looks at the state
-const LONGEST_POST_DELAY = {{ 1024 if kernel.target.is_cpu_adapter else 4096 }}u;  // longer than a fallback waits
+const LONGEST_DELAY = {{ 64 if kernel.target.driver_ends_loops else 1024 }}u;  // looks at the state
+const LONGEST_POST_DELAY = {{ 1024 if kernel.target.driver_ends_loops else 4096 }}u;  // longer than a fallback waits
 
 // Idle with a probability of one in four.
 fn idle(point: u32, tile: u32, who: u32, longest: u32) {
@@ -26,7 +27,7 @@ fn idle(point: u32, tile: u32, who: u32, longest: u32) {
     }
 }
 {% else %}
-const MAX_LOOKS = {{ "1u << 12u" if kernel.target.is_cpu_adapter else "1u << 18u" }};
+const MAX_LOOKS = {{ "1u << 12u" if kernel.target.driver_ends_loops else "1u << 18u" }};
 {% endif %}
 {% if kernel.test_build.scheduler == "serial" %}
 const BUSY = 0x80000000u;  // of the ticket counter: a workgroup is at work
@@ -53,7 +54,7 @@ fn leave() {
 }
 {% endif %}
 {% if kernel.test_build.scheduler == "bursts" %}
-const BURST = {{ 2 if kernel.target.is_cpu_adapter else 16 }}u;  // tickets; a CPU runs few workgroups at a time
+const BURST = {{ 2 if kernel.target.driver_ends_loops else 16 }}u;  // tickets; a CPU runs few workgroups at a time
 
 fn await_burst(own: u32) {
     let last = own / BURST * BURST + BURST;
