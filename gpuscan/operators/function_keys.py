@@ -14,12 +14,15 @@ import numpy as np
 
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import (
+    FLOATS,
     NUMBERS,
     ClosedArray,
     Expression,
     Parameter,
     Parameters,
     RecordedMath,
+    RecordedNumpy,
+    RecordedType,
     Switch,
     is_replaced,
     record_calls_of,
@@ -130,6 +133,10 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             return ParameterArray(leaf) if type(leaf) is Expression else leaf
         if value is math:
             return RecordedMath()
+        if value is np:
+            return RecordedNumpy()
+        if isinstance(value, type) and value in FLOATS and value.__module__ == np.__name__:
+            return RecordedType(value)
         if value_type is BuiltinFunctionType and value.__self__ is math:
             return record_calls_of(value)
         if value_type is tuple:

@@ -481,6 +481,38 @@ def record_calls_of(function: Callable[..., T]) -> Callable[..., T | Parameter]:
     return call
 
 
+class RecordedNumpy:
+    """The module `numpy` for functions with parameters: what its types of floats make of these is recorded."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(np, name)
+        return RecordedType(value) if isinstance(value, type) and value in FLOATS else value
+
+
+class RecordedType:
+    """A type of floats of NumPy for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
+
+    Args:
+        number_type: the type.
+    """
+
+    def __init__(self, number_type: Any) -> None:
+        self._type, self.dtype = number_type, np.dtype(number_type)
+        self._made = record_calls_of(number_type)
+
+    def __call__(self, *arguments: object) -> object:
+        return self._made(*arguments)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._type == (other._type if type(other) is RecordedType else other))
+
+    def __hash__(self) -> int:
+        return hash(self._type)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._type, name)
+
+
 def as_parameter(number: T) -> T | Parameter:
     """Return a size of a call that is being recorded as a float parameter; return any other number as it is.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy import float32
 
 import gpuscan as gs
 from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
@@ -75,6 +76,18 @@ def by_name(k: float) -> Callable[[Any], Any]:
     return function
 
 
+def use_types(k: float) -> Callable[[Any], Any]:
+    """Return a function that passes the types of NumPy's floats on, as well as calling one."""
+
+    def function(v: Any) -> Any:
+        eps = np.finfo(np.float32).eps * np.ones(2, dtype=np.float32)[0] + np.zeros((), np.float64).astype(np.float32)
+        narrow = {np.float32: 1.0, np.float16: 2.0}[np.float16]
+        wide = v.astype(np.float32) if v.dtype == np.float32 and np.float32 != np.float64 else v.astype(np.float16)
+        return np.full_like(wide, np.float32(k), dtype=np.float32) * wide + eps * narrow + np.zeros_like(v, np.float32)
+
+    return function
+
+
 def double_often(k: float) -> float:
     """Return a sum of 2^60 equal terms."""
     for _ in range(60):
@@ -116,6 +129,11 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
     "partial of a tuple": lambda k: functools.partial(lambda both, v: v * both[0] - both[1], (k, 2 * k)),
     "partial of a ufunc": lambda k: functools.partial(np.multiply, k),
+    "np.float32": lambda k: lambda v: v * np.float32(k),
+    "np.float16": lambda k: lambda v: v.astype(np.float16) * np.float16(k) + np.float16(0.5),
+    "np.float32 of a sum": lambda k: lambda v: np.where(v > np.float32(k + 1), np.float32(2 * k), v) - np.float32(1),
+    "float32 by its name": lambda k: lambda v: v * float32(k) + float32(2),
+    "types as dtypes": use_types,
     "math": lambda k: lambda v: v * math.atan(1 - k) + math.pi,
     "function of math": lambda k: lambda v: v * copysign(2.0, k),
 }
@@ -131,7 +149,7 @@ READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "math.exp": lambda k: lambda v: v * math.exp(k),
     "math.floor": lambda k: lambda v: v * math.floor(k),
     "np.exp": lambda k: lambda v: v * np.float32(np.exp(k)),
-    "np.float32": lambda k: lambda v: v * np.float32(k),
+    "np.issubdtype": lambda k: lambda v: v * np.float32(k) + np.issubdtype(v.dtype, np.float32),
     "array": lambda k: lambda v: v * np.array([k, 2.0], np.float32)[0],
     "int": lambda k: lambda v: v * int(k),
     "float": lambda k: lambda v: v * float(k),
