@@ -135,7 +135,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             return RecordedMath()
         if value is np:
             return RecordedNumpy()
-        if isinstance(value, type) and value in FLOATS and value.__module__ == np.__name__:
+        if isinstance(value, type) and value in FLOATS:
             return RecordedType(value)
         if value_type is BuiltinFunctionType and value.__self__ is math:
             return record_calls_of(value)

@@ -434,6 +434,10 @@ class Parameter:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
         if any(has_own_form(operand) for operand in inputs):
             return NotImplemented
+        if method == "__call__" and not options and {Parameter, *PYTHON_NUMBERS}.issuperset(map(type, inputs)):
+            result = _record(ufunc, *inputs)
+            if type(result) is Parameter and result.number_type in FLOATS:
+                return result
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
     def __array_function__(
@@ -482,7 +486,7 @@ def record_calls_of(function: Callable[..., T]) -> Callable[..., T | Parameter]:
 
 
 class RecordedNumpy:
-    """The module `numpy` for functions with parameters: what its types of floats make of these is recorded."""
+    """The module `numpy` for functions with parameters: what its types of floats make of parameters is recorded."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name)
@@ -490,7 +494,7 @@ class RecordedNumpy:
 
 
 class RecordedType:
-    """A type of floats of NumPy for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
+    """A type of floats for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
 
     Args:
         number_type: the type.
