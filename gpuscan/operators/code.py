@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 
 import numpy as np
@@ -103,6 +103,10 @@ class Code(HashedOnce):
     def light(self) -> bool:
         """True if the function is short enough to run twice where registers are few."""
         return not (self.helpers or self.foreign) and len(self.source) <= MAX_LIGHT_CHARACTERS
+
+    def without_quick_steps(self) -> Code:
+        """Return the same function with exact steps only."""
+        return replace(self, quick="", quick_products=False, unknown_bounds=False)
 
     @cached_property
     def long(self) -> bool:
@@ -335,7 +339,7 @@ SIGNIFICAND_BITS = 24
 ZERO_EXPONENT = 128
 # What is as large as its first argument.
 _SAME_SIZE = frozenset({"negative", "absolute"})
-# What tells NaN apart, which quick steps give other bits on other devices.
+# What reads the bits of NaN.
 _READS_NAN = frozenset({"signbit", "copysign", "view"})
 
 
@@ -374,6 +378,14 @@ def float_components(element: Element) -> list[tuple[int, int]]:
     ]
 
 
+def tells_nan_apart(fields: Sequence[Sequence[Node]]) -> bool:
+    """Return True if a function, given by the nodes of its result, reads the bits of NaN.
+
+    Quick steps give NaN other bits on other devices.
+    """
+    return any(node.op in _READS_NAN for node in reachable([node for nodes in fields for node in nodes]))
+
+
 def find_quick_steps(
     nodes: Sequence[Node], fields: Sequence[Sequence[Node]], element: Element, spelled: Callable[[Node], str]
 ) -> QuickSteps:
@@ -389,7 +401,7 @@ def find_quick_steps(
         spelled: returns the WGSL of a constant.
     """
     positions = {position: index for index, position in enumerate(float_components(element))}
-    if not positions or any(node.op in _READS_NAN for node in nodes):
+    if not positions or tells_nan_apart(fields):
         return QuickSteps(frozenset())
     node_bounds: dict[int, Bounds] = {}
     quick: set[int] = set()

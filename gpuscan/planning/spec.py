@@ -21,7 +21,7 @@ from gpuscan.elements import (
     min_chunk,
 )
 from gpuscan.errors import OperatorError
-from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code, tells_nan_apart
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.parameters import Expression, concatenate
 from gpuscan.operators.trace import Map
@@ -379,7 +379,10 @@ def scan_spec(
         # Maps of steps take no more words than their sources, and a few instructions to combine.
         spec = replace(spec, steps=None)
     if problem.everywhere:
-        return replace(spec, combine=replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None))
+        combine = replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None)
+        if isinstance(problem.after, Map) and tells_nan_apart(problem.after.result.fields):
+            combine = combine.without_quick_steps()
+        return replace(spec, combine=combine)
     return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, **options)))
 
 

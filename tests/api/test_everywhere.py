@@ -409,6 +409,27 @@ def test_signs_of_nan(device: gs.Device) -> None:
     assert digest(gs.scan(x, by_sign, device=device, **EVERYWHERE)) == digest(wanted)
 
 
+@pytest.mark.parametrize(("op", "after"), [("add", np.signbit), ("multiply", lambda value: value.view(np.uint32))])
+def test_maps_that_read_the_sign_of_nan(device: gs.Device, op: str, after: Any) -> None:
+    """Assert that quick steps, which leave the sign of NaN open, are not taken before such a map."""
+    x = normal(3, 3000)
+    x[[40, 50, 77]] = np.inf, -np.inf, 0
+    wanted = gs.scan(x, op, after=after, device="numpy", **EVERYWHERE)
+    for where in (device, as_gpu(device)):
+        assert digest(gs.scan(x, op, after=after, device=where, **EVERYWHERE)) == digest(wanted)
+
+
+def test_loops_that_read_the_sign_of_nan(device: gs.Device) -> None:
+    x = normal(3, 300)
+    x[[40, 50]] = np.inf, -np.inf
+
+    def step(h: Any, v: Any) -> Any:
+        return h + v, np.signbit(h + v)
+
+    wanted = gs.loop(step, 0.0, x, device="numpy", **EVERYWHERE)
+    assert digest(tuple(gs.loop(step, 0.0, x, device=device, **EVERYWHERE))) == digest(tuple(wanted))
+
+
 def test_calls_that_come_again(device: gs.Device) -> None:
     """Assert that programs of earlier calls serve arrays of other sizes, and none of the plain scan."""
     for length in (3000, 3000, 4500, 1700, 3000):
