@@ -32,7 +32,8 @@ READING_NOTHING: dict[str, Callable[[int], Callable[[Any], Any]]] = {
     "k * j": lambda k: (lambda j: lambda v: v + k * j - ~k)(k + 3),
     "full_like": lambda k: lambda v: np.full_like(v, k) + v,
     "absolute": lambda k: lambda v: np.maximum(v, abs(k)) - (-k),
-    "tuple": lambda k: (lambda both: lambda v: v + both[0] - both[1][0])((k, (k - 1, 0.5))),
+    # Compilers may add two constants first. In the program of other integers these are no constants.
+    "tuple": lambda k: (lambda both: lambda v: np.maximum(v + both[0], both[1][0]))((k, (k - 1, 0.5))),
     "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
     "half": lambda k: lambda v: v.astype(np.float32) * (k / 2),
     "NumPy's int32": lambda k: (lambda j: lambda v: v + j)(np.int64(k).astype(np.int32)),

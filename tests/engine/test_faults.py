@@ -16,7 +16,7 @@ import gpuscan as gs
 from gpuscan.device.native_queue import NativeQueue
 from tests.harness.builds import small_transfers
 from tests.harness.devices import is_lost, mark_lost, queue_of, replace_submit, use_public_queue
-from tests.harness.scans import single_piece_bytes
+from tests.harness.scans import piece_bytes, single_piece_bytes
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.arange(3000, dtype=np.uint32)
@@ -273,7 +273,8 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, 
         gs.scan(held)
     assert sum(map(len, gs.scan_chunks(megabytes(9), device=device))) == 9 << 18
     gs.scan(large, device=device)
-    begun = gs.scan_chunks(megabytes(90), device=device)
+    # So many pieces that most are not submitted yet when the first results are there.
+    begun = gs.scan_chunks(megabytes(11 * piece_bytes(device.capabilities.adapter_type) >> 20), device=device)
     next(begun)
     device.wgpu_device.destroy()
     calls: list[Callable[[], Any]] = [

@@ -15,7 +15,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.device.reports import Outcome, Run
 from gpuscan.device.timeouts import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
-from gpuscan.planning.heuristics import CPU
+from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts
 from tests.harness.devices import auto_strategy, count_timeouts, device_as_if, distrust, pass_time
@@ -85,7 +85,8 @@ def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: st
 
 def test_software_adapters_try_a_named_strategy_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first runs time out, as they may on cores that other programs use, and the next one succeed."""
-    device, retries = own_device, CPU.timeout_retries
+    device = own_device
+    retries = heuristics_for(device.capabilities.adapter_type).timeout_retries  # none on a GPU
     x = np.random.default_rng(5).integers(0, 2**32, 60_000, dtype=np.uint32)
     outcome, timeouts = Run.outcome, 0
 

@@ -45,6 +45,11 @@ def single_piece_bytes(device: gs.Device) -> int:
     return heuristics_for(device.capabilities.adapter_type).single_piece_bytes
 
 
+def piece_bytes(adapter_type: str) -> int:
+    """Return the most bytes in a piece of chunks, or of a NumPy array, on an adapter of the type."""
+    return heuristics_for(adapter_type).piece_bytes
+
+
 # ----- Scans under test conditions
 
 
