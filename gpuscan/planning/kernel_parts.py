@@ -118,10 +118,13 @@ class InjectedFaults:
         withheld_period: leave out the post of every tile of this period; 0 leaves out none.
         scheduler: play a hostile scheduler: ``"random"``, ``"serial"`` or ``"bursts"``; ``""`` plays none. See
             shaders/shared/hostile_scheduler.wgsl.
+        prefix_period: of tiles of columns, only every tile of this period posts the prefix of the next one, and only
+            one column does always, so that tiles look far back; 0 leaves out none.
     """
 
     withheld_period: int = 0
     scheduler: str = ""
+    prefix_period: int = 0
 
     @property
     def needs_tickets(self) -> bool:

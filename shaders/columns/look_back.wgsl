@@ -220,8 +220,10 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPos
         if (late == NO_TILE) {
             let known = tile >= chains_of_columns();
             let next = pick_chunk(known, join_chunks(prefix, aggregate), aggregate);
-{% if kernel.test_build.withheld_period %}
-            if (tile % {{ kernel.test_build.withheld_period }}u != 1u) {  // a test build: this post never comes
+{% set withheld, period = kernel.test_build.withheld_period, kernel.test_build.prefix_period %}
+{% set kept = ["tile %% %du != 1u" % withheld if withheld, "(tile %% %du == 0u || invocation == 1u)" % period if period] | select | join(" && ") %}
+{% if kept %}
+            if ({{ kept }}) {  // a test build: other posts never come
                 write_chunk(post_of(tile, invocation, NEXT_PREFIX), next);
             }
 {% else %}

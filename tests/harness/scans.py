@@ -71,6 +71,7 @@ def scan_with(
     tile: Tile | None = None,
     withheld: int = 0,
     scheduler: str = "",
+    prefix_period: int = 0,
     one_workgroup_folds: bool | None = None,
     piece_bytes: int | None = None,
     out: list[Array] | None = None,
@@ -85,6 +86,7 @@ def scan_with(
         withheld: leave out the post of every tile of this period, as if its workgroup never ran on.
         scheduler: delay workgroups (``"random"``), run one at a time (``"serial"``), or let them start in bursts
             (``"bursts"``).
+        prefix_period: let only every tile of columns of this period post the prefix of the next one.
         one_workgroup_folds: whether one waiting workgroup computes the prefixes of all tiles (default: the planner's
             choice by the number of tiles).
         piece_bytes: scan the array in pieces of this size (default: by the size of the array).
@@ -96,8 +98,8 @@ def scan_with(
     options: dict[str, Any] = {}
     if tile is not None:
         options["tile"] = tile
-    if withheld or scheduler:
-        options["test_build"] = InjectedFaults(withheld, scheduler)
+    if withheld or scheduler or prefix_period:
+        options["test_build"] = InjectedFaults(withheld, scheduler, prefix_period)
     if one_workgroup_folds is not None:
         options["one_workgroup_folds"] = one_workgroup_folds
     return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
