@@ -6,7 +6,8 @@ Environment:
     GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
         turn. Of the tests of the engine and the device each adapter runs a case, and of the tests of generated code
         each backend does. GPUs run every case. Most tests also give software adapters shorter chunks than users get,
-        since most of their time goes to compiling.
+        since most of their time goes to compiling. In `TESTS_WITH_PLANS_OF_GPUS`, lavapipe takes turns a second time,
+        as a device that plans as a GPU does.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -30,8 +31,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from tests.harness.builds import plan_short_chunks
-from tests.harness.devices import all_adapters, can_open, clean_devices_as_if, forget_plans
+from tests.harness.builds import plan_short_chunks, wait_with_pauses
+from tests.harness.devices import all_adapters, can_open, clean_devices_as_if, forget_plans, plan_as_gpu
 from tests.harness.tint import TintCheck
 
 IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
@@ -52,6 +53,19 @@ TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "
 TESTS_OF_ADAPTERS = ("tests/engine/", "tests/device/")
 # Each backend runs a case of these tests. They compile unusual code, which naga translates for each backend.
 TESTS_OF_BACKENDS = ("tests/codegen/", "tests/loops/", "tests/operators/")
+
+# In these tests of the public functions, lavapipe also plans as a GPU does: other tiles, strategies and submissions.
+# Others test what software adapters do, or wait for tiles for longer than a busy machine lets them.
+TESTS_WITH_PLANS_OF_GPUS = tuple(
+    f"tests/api/test_{name}.py::"
+    for name in (
+        *("array_indices", "compact", "counting", "cumulative_sums", "cuts", "group_reductions", "groups"),
+        *("indexed_maps", "linear_recurrence", "log_sums", "maps", "numpy_protocols", "random_calls"),
+        *("random_operators", "reduce", "reduce_by_key", "reproducible", "segment_reductions", "segments", "selecting"),
+        *("state_space", "structured", "totals", "transfers", "views"),
+    )
+)
+PLANS_OF_GPU = " with the plans of a GPU"
 
 # The devices that the fixture `device` has opened.
 SESSION_DEVICES: list[gs.Device] = []
@@ -101,16 +115,23 @@ def find_usable_adapters() -> list[wgpu.GPUAdapter]:
     return [adapter for adapter in all_adapters() if can_open(adapter)]
 
 
-def adapter_parameters() -> list[Any]:
-    """Return one pytest parameter for each adapter, or a skipped one if there is none and none is required."""
+def adapter_parameters(*, with_gpu_plans: bool = False) -> list[Any]:
+    """Return the pytest parameters of each adapter, or skipped ones if there is none and none is required.
+
+    Args:
+        with_gpu_plans: True for lavapipe a second time, with the plans of a GPU.
+    """
     parameters: list[Any] = []
     seen: dict[str, int] = {}
     for adapter in find_usable_adapters():
         name = adapter_id(adapter)
         seen[name] = seen.get(name, 0) + 1
-        parameters.append(pytest.param(adapter, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
+        parameters.append(pytest.param(adapter, False, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
+        if with_gpu_plans and name == "lavapipe-vulkan":
+            parameters.append(pytest.param(adapter, True, id=f"{name}-as-gpu"))
     if not parameters and MIN_ADAPTERS == "0":
-        parameters.append(pytest.param(None, id="none", marks=pytest.mark.skip(reason="no adapter on this machine")))
+        skipped = pytest.mark.skip(reason="no adapter on this machine")
+        parameters.append(pytest.param(None, False, id="none", marks=skipped))
     return parameters
 
 
@@ -121,11 +142,26 @@ def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
 
 
 @pytest.fixture(scope="session")
-def device(adapter: wgpu.GPUAdapter) -> gs.Device:
+def plans_of_gpu(request: pytest.FixtureRequest) -> bool:
+    """Return True if the device of the test plans as a GPU does."""
+    return bool(request.param)
+
+
+@pytest.fixture(scope="session")
+def device(adapter: wgpu.GPUAdapter, plans_of_gpu: bool) -> gs.Device:
     """Return a `gpuscan.Device` on every adapter in turn, one for the whole session."""
     opened = gs.Device(adapter)
+    if plans_of_gpu:
+        plan_as_gpu(opened)
     SESSION_DEVICES.append(opened)
     return opened
+
+
+@pytest.fixture(autouse=True)
+def waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a software adapter with the plans of a GPU wait as software adapters do."""
+    if plans_as_gpu(request.node):
+        wait_with_pauses(monkeypatch)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -170,8 +206,13 @@ def own_device(adapter: wgpu.GPUAdapter, tmp_path: Path, monkeypatch: pytest.Mon
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test that asks for `adapter` or `device` once on every adapter."""
-    if "adapter" in metafunc.fixturenames:
-        metafunc.parametrize("adapter", adapter_parameters(), indirect=True, scope="session")
+    if "plans_of_gpu" in metafunc.fixturenames:
+        twice = IN_TURN and metafunc.definition.nodeid.startswith(TESTS_WITH_PLANS_OF_GPUS)
+        given = adapter_parameters(with_gpu_plans=twice)
+        metafunc.parametrize(("adapter", "plans_of_gpu"), given, indirect=True, scope="session")
+    elif "adapter" in metafunc.fixturenames:
+        given = [pytest.param(given.values[0], id=given.id, marks=given.marks) for given in adapter_parameters()]
+        metafunc.parametrize("adapter", given, indirect=True, scope="session")
 
 
 # ----- The shaders of the tests
@@ -225,15 +266,29 @@ def adapter_of(item: pytest.Item) -> wgpu.GPUAdapter | None:
     return None if callspec is None else callspec.params.get("adapter")
 
 
+def plans_as_gpu(item: pytest.Item) -> bool:
+    """Return True if the test runs on a software adapter with the plans of a GPU."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and bool(callspec.params.get("plans_of_gpu"))
+
+
+def turn_of(item: pytest.Item) -> str | None:
+    """Return what has the test's turn: the summary of its adapter, and its plans; None if it needs no adapter."""
+    adapter = adapter_of(item)
+    return None if adapter is None else adapter.summary + PLANS_OF_GPU * plans_as_gpu(item)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note each test's adapter in its report, which workers send on, and deselect cases that run on another adapter."""
     for item in items:
         if (adapter := adapter_of(item)) is not None:
-            item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
+            kind = "pretender" if plans_as_gpu(item) else "adapter"
+            item.user_properties.append((kind, f"{adapter_id(adapter)} ({turn_of(item)})"))
     if IN_TURN:
         found = find_usable_adapters()
         software = {a.summary: a.info["backend_type"] for a in found if a.info["adapter_type"] == "CPU"}
-        asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
+        software |= {summary + PLANS_OF_GPU: backend for summary, backend in software.items()}
+        asked = [(item.nodeid.partition("[")[0], turn_of(item)) for item in items]
         turns = has_turn(asked, software)
         config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
         items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
@@ -255,19 +310,20 @@ def has_turn(asked: Sequence[tuple[str, str | None]], sharing: dict[str, str]) -
 
     Args:
         asked: for each case, the test and the summary of the adapter, or None.
-        sharing: the backends of the adapters that share cases, by the adapters' summaries.
+        sharing: the backends of the adapters that share cases, by the adapters' summaries. Those share the cases of a
+            test for which the test is asked.
     """
-    order = list(sharing)
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
         test, adapter = case
+        order = [name for name in sharing if (test, name) in cases]
         count = cases[case]
         if adapter not in sharing:
             turns.append(True)
         elif count < len(order) and not test.startswith(TESTS_OF_ADAPTERS + TESTS_OF_BACKENDS):
             turns.append(adapter == order[(first_turn(test) + seen[case]) % len(order)])
         elif count == 1 and test.startswith(TESTS_OF_BACKENDS):
-            turns.append(adapter == pick_adapter(test, sharing, sharing[adapter]))
+            turns.append(adapter == pick_adapter(test, {name: sharing[name] for name in order}, sharing[adapter]))
         else:
             turns.append(seen[case] % len(order) == order.index(adapter) % min(count, len(order)))
         seen[case] += 1
@@ -290,6 +346,7 @@ class AdapterReport:
 
     def __init__(self) -> None:
         self.tested: set[str] = set()
+        self.pretenders: set[str] = set()
 
     def pytest_report_header(self) -> str:
         """Return the adapters found."""
@@ -300,6 +357,7 @@ class AdapterReport:
         """Note a passed test's adapter."""
         if report.when == "call" and report.passed:
             self.tested.update(str(value) for name, value in report.user_properties if name == "adapter")
+            self.pretenders.update(str(value) for name, value in report.user_properties if name == "pretender")
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that saw fewer adapters than required."""
@@ -309,7 +367,9 @@ class AdapterReport:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the adapters tested."""
         if self.tested:
-            terminalreporter.write_line("adapters tested: " + "; ".join(sorted(self.tested)))
+            terminalreporter.write_line(
+                "adapters tested: " + "; ".join([*sorted(self.tested), *sorted(self.pretenders)])
+            )
         if len(self.tested) < int(MIN_ADAPTERS or 0):
             message = f"FAILED: tests passed on {len(self.tested)} adapters, at least {MIN_ADAPTERS} were asked for"
             terminalreporter.write_line(message, red=True)

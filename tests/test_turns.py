@@ -46,6 +46,17 @@ def test_a_single_case_of_generated_code_runs_on_each_backend() -> None:
     assert turns == {(True, True, False), (False, True, True)}
 
 
+def test_a_test_that_not_all_are_asked_for_is_shared_by_the_others() -> None:
+    two = list(ADAPTERS)[:2]
+    assert has_turn([("test_many", adapter) for adapter in two for _ in range(3)], ADAPTERS) == [
+        *(True, False, True),
+        *(False, True, False),
+    ]
+    for number in range(4):
+        test = f"tests/operators/test_{number}.py::test_one"
+        assert has_turn([(test, adapter) for adapter in two], ADAPTERS) == [True, True]
+
+
 def test_gpus_and_tests_without_an_adapter_run_everywhere() -> None:
     asked = [*[("test_many", "gpu")] * 4, *[("test_cpu", None)] * 3]
     assert all(has_turn(asked, {"second": "OpenGL", "third": "Vulkan"}))
