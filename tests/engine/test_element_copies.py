@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from tests.harness.builds import copy_any_size_by_tiles
-from tests.harness.devices import as_gpu, poison
+from tests.harness.devices import as_gpu, as_gpu_of_programs, poison
 from tests.oracle import Array, assert_same, limit_examples, some
 
 DTYPES = ("uint8", "int16", "float32", "int64")
@@ -97,6 +97,18 @@ def test_shapes_of_all_kinds_of_tiles(copier: gs.Device, dtype: str) -> None:
     )
     for shape, axes in some(copier, cases):
         check_copies(copier, numbers(dtype, shape), lambda a, axes=axes: a.transpose(axes))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_programs_of_sizes_whose_tiles_have_layers(
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Assert that a program of tiles along two axes is not launched for sizes whose tiles extend along three."""
+    copy_any_size_by_tiles(monkeypatch)
+    device = as_gpu_of_programs(device)
+    for shape in ((70, 3, 80), (90, 3, 70), (34, 50, 4), (40, 30, 5), (80, 4, 90), (41, 40, 4)):
+        x = numbers(dtype, shape)
+        assert_same(device.asarray(x).transpose(2, 1, 0).copy().numpy(), x.transpose(2, 1, 0), shape)
 
 
 def test_broadcast_views(copier: gs.Device) -> None:

@@ -8,7 +8,15 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscan.planning.copy_tiles import TILE_BYTES, CopiedAxis, CopyTiles, count_tiles, plan_copy_tiles, takes_tiles
+from gpuscan.planning.copy_tiles import (
+    TILE_BYTES,
+    TILE_INVOCATIONS,
+    CopiedAxis,
+    CopyTiles,
+    count_tiles,
+    plan_copy_tiles,
+    takes_tiles,
+)
 
 
 def axes_of(shape: tuple[int, ...], order: tuple[int, ...]) -> list[CopiedAxis]:
@@ -40,15 +48,25 @@ def test_tiles_fit_and_cover(shape: list[int], order: object, unit: int) -> None
 
 
 def check_parameters(tiles: CopyTiles) -> None:
-    """Assert that the shader divides exactly by multiplication, and that its products fit 32 bits."""
+    """Assert that each column of a tile has an invocation, that the shader divides exactly, and in 32 bits."""
     words = tiles.words(0, 0)
     numbers = struct.unpack(f"<{len(words) // 4}I", words)
-    most = max(numbers[7], numbers[11])
+    assert max(numbers[12], numbers[20]) <= TILE_INVOCATIONS
+    most = max(numbers[7], numbers[11], TILE_INVOCATIONS)
     for at in range(12, 28, 4):
         divisor, factor, shift, _ = numbers[at : at + 4]
         for n in {*range(0, most + 1, 7), *range(divisor - 1, most + 1, divisor), *range(0, most + 1, divisor), most}:
             assert n * factor < 2**32
             assert n * factor >> shift == n // divisor
+
+
+def test_tiles_of_few_rows() -> None:
+    """Assert that a tile has no more columns than invocations, however short its other side is."""
+    for shape in ((3, 3000), (3000, 3)):
+        for unit in (4, 8):
+            tiles = plan_copy_tiles(axes_of(shape, (1, 0)), unit)
+            assert tiles is not None
+            check_parameters(tiles)
 
 
 def test_copies_without_tiles() -> None:
