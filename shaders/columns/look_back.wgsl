@@ -80,7 +80,7 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
 // Tiles above are looked at by all groups together: each reads both posts of one tile, the nearest ones first, and has
 // room for one in `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
 {% set mask_words = (kernel.tile.groups + 31) // 32 %}
-var<workgroup> without_prefix: array<atomic<u32>, {{ mask_words }}>;  // a bit for each group whose tile lacks a prefix
+var<workgroup> without_prefix: array<atomic<u32>, {{ mask_words }}>;  // a bit for each group: its tile lacks a prefix
 var<workgroup> shared_depth: u32;
 var<workgroup> farthest_late: atomic<u32>;  // the farthest group without a post in time, and one more
 

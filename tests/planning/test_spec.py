@@ -74,7 +74,7 @@ def test_sums_need_no_code_of_extrema(monkeypatch: pytest.MonkeyPatch, dtype: ty
 
 @pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
 def test_extrema_of_16_bits_are_those_of_integers(name: str) -> None:
-    """Assert that those with initial values are not: seeds have another form."""
+    """Assert that extrema with initial values are not, because seeds have another form."""
     x = np.zeros((4, 8, 16), np.float16)
     scan, seeded = make_problem(x, name, axis=1), make_problem(x, name, axis=1, initial=np.float16(0))
     for problem in (scan, scan.as_reduction()):
