@@ -59,10 +59,11 @@ TESTS_OF_BACKENDS = ("tests/codegen/", "tests/loops/", "tests/operators/")
 TESTS_WITH_PLANS_OF_GPUS = tuple(
     f"tests/api/test_{name}.py::"
     for name in (
-        *("array_indices", "compact", "counting", "cumulative_sums", "cuts", "group_reductions", "groups"),
-        *("indexed_maps", "linear_recurrence", "log_sums", "maps", "numpy_protocols", "random_calls"),
-        *("random_operators", "reduce", "reduce_by_key", "reproducible", "segment_reductions", "segments", "selecting"),
-        *("state_space", "structured", "totals", "transfers", "views"),
+        *("array_indices", "bundles", "compact", "counting", "cumulative_sums", "cuts", "element_types"),
+        *("group_reductions", "groups", "indexed_maps", "labels", "linear_attention", "linear_recurrence", "log_sums"),
+        *("maps", "narrow_arrays", "numpy_protocols", "random_calls", "random_operators", "reduce", "reduce_by_key"),
+        *("reproducible", "segment_reductions", "segments", "selecting", "state_space", "structured", "totals"),
+        *("transfers", "unique", "views"),
     )
 )
 PLANS_OF_GPU = " with the plans of a GPU"
@@ -366,7 +367,7 @@ class AdapterReport:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the adapters tested."""
-        if self.tested:
+        if self.tested or self.pretenders:
             terminalreporter.write_line(
                 "adapters tested: " + "; ".join([*sorted(self.tested), *sorted(self.pretenders)])
             )
