@@ -88,13 +88,14 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     """
     context = device._context
     as_if = object.__new__(type(context))
-    vars(as_if).update(
-        vars(context),
-        capabilities=replace(context.capabilities, **capabilities),
-        unsafe=context.unsafe if unsafe is None else unsafe,
-        runs=RunLog(),
-        programs=RecentValues(64),
-    )
+    own: dict[str, Any] = {
+        "capabilities": replace(context.capabilities, **capabilities),
+        "unsafe": context.unsafe if unsafe is None else unsafe,
+        "run_log": RunLog(),
+        "programs": RecentValues(64),
+    }
+    assert own.keys() <= vars(context).keys(), "a device has other attributes by now"
+    vars(as_if).update(vars(context) | own)
     as_if.profiles = Profiles(as_if)
     other = object.__new__(type(device))
     vars(other).update(_context=as_if, _executor=Executor(as_if))
