@@ -24,7 +24,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, axes_of, not_on_device, operand_type, writes_numpy
+from gpuscan.api.ufuncs import apply_ufunc, axes_of, find_target, not_on_device, operand_type
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -672,12 +672,11 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 _OF_CHECKED = frozenset({np.take, np.take_along_axis, np.repeat})
 _OPERANDS = frozenset({"args", "options"})
 _launch: Callable[..., object] = launchable(apply_function)
-_with_floats = launchable(apply_function, operands=_OPERANDS)
 _with_arrays = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS)
 _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, integers=_OPERANDS)
 # How functions of numbers, arrays and positions are launched. What waits for the device, or needs none, is no program.
 _LAUNCHES: dict[object, Callable[..., object]] = {
-    np.histogram: _with_floats,
+    np.histogram: launchable(apply_function, operands=_OPERANDS),
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.copyto, np.full_like), _with_integers),
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
@@ -691,8 +690,10 @@ def _answer(function: Callable[..., object], args: Sequence[object], options: Ma
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
         return apply_function(function, args, options)
     launch = _LAUNCHES.get(function, _launch)
-    if (launch is _with_arrays or launch is _with_integers) and writes_numpy(_FORMS[function], args, options):
-        return apply_function(function, args, options)  # It refuses the array. A program would write an uploaded copy.
+    if launch is _with_arrays or launch is _with_integers:
+        at, name = find_target(_FORMS[function])
+        if isinstance(args[at] if at < len(args) else options.get(name), np.ndarray):
+            return apply_function(function, args, options)  # It refuses the array. A program would write a copy.
     return launch(function, args, options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,18 +79,12 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
     return TypeError(f"{what} was asked for of a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
 
 
-def writes_numpy(form: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> bool:
-    """Return True if a call of a function of NumPy is to write to an array of NumPy.
-
-    Args:
-        form: a function with the same parameters.
-        args, options: the arguments.
-    """
-    for value in (*args, *options.values()):
-        if isinstance(value, np.ndarray):
-            given = {**dict(zip(inspect.signature(form).parameters, args, strict=False)), **options}
-            return isinstance(given.get("out", given.get("dst")), np.ndarray)
-    return False
+@cache
+def find_target(form: Callable[..., object]) -> tuple[int, str]:
+    """Return the position and the name of the parameter for the array that a function of NumPy writes."""
+    names = list(inspect.signature(form).parameters)
+    name = "dst" if "dst" in names else "out"
+    return names.index(name) if name in names else len(names), name
 
 
 def _is_foreign(value: object) -> bool:
