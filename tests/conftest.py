@@ -61,9 +61,9 @@ TESTS_WITH_PLANS_OF_GPUS = tuple(
     for name in (
         *("array_indices", "bundles", "compact", "counting", "cumulative_sums", "cuts", "element_types"),
         *("group_reductions", "groups", "indexed_maps", "labels", "linear_attention", "linear_recurrence", "log_sums"),
-        *("maps", "narrow_arrays", "numpy_protocols", "random_calls", "random_operators", "reduce", "reduce_by_key"),
-        *("reproducible", "segment_reductions", "segments", "selecting", "state_space", "structured", "totals"),
-        *("transfers", "unique", "views"),
+        *("map", "maps", "narrow_arrays", "numpy_protocols", "random_calls", "random_operators", "reduce"),
+        *("reduce_by_key", "reproducible", "segment_reductions", "segments", "selecting", "state_space", "structured"),
+        *("totals", "transfers", "unique", "views"),
     )
 )
 PLANS_OF_GPU = " with the plans of a GPU"
