@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.api.test_launches import FIRST, Counted
 from tests.harness.builds import count_reads, count_waits
+from tests.harness.calls import FIRST, Counted
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.api.test_launches import EACH_STAGE, FIRST, Counted, N
+from tests.api.test_launches import N
 from tests.harness.builds import count_waits
+from tests.harness.calls import EACH_STAGE, FIRST, Counted
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 

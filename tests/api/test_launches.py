@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -15,23 +13,26 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device.native_queue import NativeMapping
 from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.harness.builds import count_waits, keep_no_programs
+from tests.harness.calls import (
+    EACH_RESULT,
+    EACH_STAGE,
+    FIRST,
+    NEW_EACH_RESULT,
+    NEW_EACH_STAGE,
+    NEW_FIRST,
+    Counted,
+    results_of,
+)
 from tests.harness.devices import as_gpu_of_programs, count_programs, distrust, poison, timeouts_apart
 from tests.oracle import LATER, Array, affine, assert_same
 
 N = 1024
-# Python calls of a repeated call of one stage and one result, of each further stage, and of each further result.
-FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15
-# The same of a call of a length that was not seen before, where calls of some other lengths were.
-NEW_FIRST, NEW_EACH_STAGE, NEW_EACH_RESULT = 220, 110, 50
 # Kinds that are planned again for each length: they compute positions and counts of the length on the host.
 PLANNED_AGAIN = {"sort segments", "repeat"}
 # For calls that a type checker refuses.
 UNTYPED: Any = gs
-# The code that waits for a buffer, and polls meanwhile.
-_WAIT = NativeMapping.sync_wait.__code__
 # NumPy's types do not know that ufuncs write to arrays on devices.
 ADD: Any = np.add
 
@@ -166,55 +167,12 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
 }
 
 
-@dataclass
-class Counted:
-    """Python calls that a function makes, also in threads that it starts."""
-
-    calls: int = 0
-
-    def of(self, call: Callable[[], Any]) -> int:
-        """Return how many there are, but for those while it waits: a wait polls the GPU as long as that takes.
-
-        No garbage is collected, since its finalizers may make hundreds of calls.
-        """
-        waiting: set[int] = set()
-
-        def count_one(frame: Any, event: str, argument: Any) -> None:
-            del argument
-            thread = threading.get_ident()
-            if frame.f_code is _WAIT and event in ("call", "return"):
-                (waiting.add if event == "call" else waiting.discard)(thread)
-            self.calls += event == "call" and thread not in waiting
-
-        collects = gc.isenabled()
-        gc.disable()
-        threading.setprofile(count_one)
-        sys.setprofile(count_one)
-        try:
-            call()
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-            if collects:
-                gc.enable()
-        return self.calls
-
-
 @pytest.fixture
 def without_collections() -> Iterator[None]:
     """Collect no garbage: a call that takes memory first gives the memory of garbage back to the pool."""
     gc.disable()
     yield
     gc.enable()
-
-
-def results_of(value: Any) -> list[Array]:
-    """Return the arrays of a result as NumPy's, depth first."""
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, (tuple, list)):
-        return [array for part in value for array in results_of(part)]
-    return [np.asarray(value)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,8 +16,8 @@ import pytest
 from numpy import float32
 
 import gpuscan as gs
-from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 

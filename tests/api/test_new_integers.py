@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.api.test_launches import FIRST, NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, results_of
 from tests.api.test_new_floats import NEW_FLOAT, outcome, trace_each_time
 from tests.harness.builds import count_waits
+from tests.harness.calls import FIRST, NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, results_of
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 

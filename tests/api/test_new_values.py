@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.devices import count_programs
 from tests.oracle import Array, affine, assert_same
 

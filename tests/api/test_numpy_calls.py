@@ -10,8 +10,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan import signal
-from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits, withhold_posts
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.devices import count_encoded_runs, count_programs, forget_plans
 from tests.oracle import Array, affine, assert_same
 

@@ -10,8 +10,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device import context as context_module
-from tests.api.test_launches import EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits, withhold_posts
+from tests.harness.calls import EACH_STAGE, FIRST, Counted
 from tests.harness.devices import (
     MAX_ENCODED_RUNS,
     MAX_ENCODED_STATES,

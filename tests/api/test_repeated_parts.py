@@ -11,8 +11,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted
 from tests.harness.devices import count_programs
 from tests.oracle import affine, assert_same
 

@@ -16,7 +16,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.operators.function_keys import function_key
-from tests.api.test_launches import EACH_STAGE, FIRST, Counted
+from tests.harness.calls import EACH_STAGE, FIRST, Counted
 
 SCALE = 2.0
 SETTINGS = {"scale": 2.0}

@@ -11,8 +11,8 @@ import scipy.signal
 
 import gpuscan as gs
 from gpuscan import signal
-from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted
 from tests.harness.devices import as_gpu_of_programs, count_plans_and_pipelines, count_programs
 from tests.oracle import Array
 
