@@ -13,12 +13,12 @@ fn read_tile(invocation: u32, first: u32, sizes: vec3<u32>) {
         let row{{ i }} = row + {{ i }}u * own.step;
         let position{{ i }} = position_of_row(row{{ i }}, call.blocks[1]);
         let way{{ i }} = min(position{{ i }}, sizes.yz - 1u) * steps;
-        let unit{{ i }} = source[column + way{{ i }}.x{% if layers %} + way{{ i }}.y{% endif %}];
+        let unit{{ i }} = source[column + way{{ i }}.x + way{{ i }}.y];
 {% endfor %}
 {% for i in range(steps) %}
         if (row{{ i }} < call.reads) {
             let to = position{{ i }} * slots;
-            tile[slot + to.x{% if layers %} + to.y{% endif %}] = unit{{ i }};
+            tile[slot + to.x + to.y] = unit{{ i }};
         }
 {% endfor %}
     }
@@ -39,7 +39,7 @@ fn write_tile(invocation: u32, first: u32, ends: vec3<u32>) {
         if (all(position < ends.yz)) {
             let to = position * steps;
             let from_slot = position * slots;
-            destination[column + to.x{% if layers %} + to.y{% endif %}] = tile[slot + from_slot.x{% if layers %} + from_slot.y{% endif %}];
+            destination[column + to.x + to.y] = tile[slot + from_slot.x + from_slot.y];
         }
     }
 }
