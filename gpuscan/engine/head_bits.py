@@ -153,7 +153,7 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
 def can_compare(heads: Heads, inner: int, results: Sequence[DeviceArray]) -> bool:
     """Return True if a kernel of a single pass can compare the keys itself.
 
-    The columns of a scan may have been brought together as rows. Its keys then still lie in columns, and it cannot.
+    It cannot after columns were brought together as rows: the keys still lie in columns.
 
     Args:
         heads: where the scan restarts.

@@ -321,10 +321,11 @@ class Heuristics:
     chained_rows: int = 24
     min_chained_tiles: int = 16
     min_chained_bytes: int = 32
-    # A look-back passes as many tiles as a tile has groups. Fewer chains are enough if these are as many as here, and
-    # if all chains read and write this many bytes with them. H200: a look-back takes 0.8 to 1.1 us. 2^24 int64 in 53,
-    # 64 and 100 columns in tiles of 4, 8 and 16 columns take 157, 129, 105 us, and 114, 98, 100 in tiles of 16, which
-    # pass 5 MB or more at a time. 2^25 uint8 in 53 columns pass 0.6 MB and take 233 us in place of 138.
+    # A look-back passes as many tiles as a tile has groups. From this number of groups on, fewer chains are enough, if
+    # the tiles that all chains pass in one look-back read and write this many bytes. H200: a look-back takes 0.8 to 1.1
+    # us. 2^24 int64 in 53, 64 and 100 columns in tiles of 4, 8 and 16 columns take 157, 129, 105 us, and 114, 98, 100
+    # in tiles of 16, which pass 5 MB or more at a time. 2^25 uint8 in 53 columns pass 0.6 MB and take 233 us in place
+    # of 138.
     min_look_back_groups: int = 16
     min_look_back_bytes: int = 4_500_000
     # The part of the lanes that have columns, up to which a tile gets fewer columns instead, so that nearly all have.

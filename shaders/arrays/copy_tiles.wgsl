@@ -66,7 +66,7 @@ fn column_of(invocation: u32, width: Divisor) -> Column {
     return Column(invocation - row * width.number, select(row, 0xffffu, row >= step), step);
 }
 
-// Return the position of a row along the second and third axis of a tile. A layer has so many rows.
+// Return the position of a row along the second and third axis of a tile, given the rows of a layer.
 fn position_of_row(row: u32, layer: Divisor) -> vec2<u32> {
 {% if layers %}
     let z = divide(row, layer);

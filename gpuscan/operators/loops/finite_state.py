@@ -148,7 +148,7 @@ class TableMaps(Composition):
 
 
 def _is_state(numbers: Numbers, values: State) -> Number:
-    """Return True where the numbers are those of a state."""
+    """Return True where the numbers are equal to the values of a state."""
     equal = (number == np.full_like(number, value) for number, value in zip(numbers, values, strict=True))
     return reduce(operator.and_, equal)
 

@@ -20,7 +20,10 @@ _BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_s
 
 
 class _Intervals(dict[int, Interval]):
-    """The intervals of nodes, by their indices. Those of constants are made, and so revealed, when they are read."""
+    """The intervals of nodes, by their indices.
+
+    Intervals of constants are made, and so revealed, when they are read.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__()
