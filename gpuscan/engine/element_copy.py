@@ -234,7 +234,8 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     end = start + (rows - 1) * pitch + run
     contiguous = run == pitch or run == view.nbytes
     rows_apart = () if contiguous else (run, pitch)
-    unit = reveal(gcd(4, view.element_bytes, view.start, start, *rows_apart, *(stride for _, stride in axes)))
+    size, axes = _join_neighbours(axes, view.element_bytes)
+    unit = reveal(gcd(4, size, view.start, start, *rows_apart, *(stride for _, stride in axes)))
     source, source_base = bind_range(context, view.array, low, high)
     destination, base = bind_range(context, result, start, end)
     limit = context.binding_limit
@@ -247,11 +248,9 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
         if _copy_by_tiles(view, target, (source, destination), (source_base, base)):
             return
         run = view.nbytes
-    sizes = [(size, stride // unit) for size, stride in axes]
-    if sizes and axes[-1][1] == view.element_bytes:
-        sizes[-1] = (axes[-1][0] * view.element_bytes // unit, 1)
-    elif view.element_bytes > unit or not sizes:
-        sizes.append((view.element_bytes // unit, 1))
+    sizes = [(length, stride // unit) for length, stride in axes]
+    if size > unit or not sizes:
+        sizes.append((size // unit, 1))
     first_word = (start - base) // 4
     words = round_up(end - base) // 4 - first_word
     numbers = [
@@ -271,6 +270,18 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, deferrable, **values)
 
 
+def _join_neighbours(axes: list[tuple[int, ...]], size: int) -> tuple[int, list[tuple[int, ...]]]:
+    """Return the bytes that are neighbours under all strides, and the axes along which such runs of bytes are apart.
+
+    Args:
+        axes: what `join_axes` returns.
+        size: bytes of an element.
+    """
+    if axes and all(step == size for step in axes[-1][1:]):
+        return axes[-1][0] * size, axes[:-1]
+    return size, axes
+
+
 def _copy_by_tiles(
     source: StridedView, target: StridedView, bound: tuple[Binding, Binding], bases: tuple[int, int]
 ) -> bool:
@@ -286,12 +297,10 @@ def _copy_by_tiles(
         return False
     axes = join_axes(source.shape, source.strides, target.strides)
     first, target_first = (view.start - base for view, base in zip((source, target), bases, strict=True))
-    size = source.element_bytes
+    size, axes = _join_neighbours(axes, source.element_bytes)
     unit = reveal(gcd(8, size, first, target_first, *(step for _, *steps in axes for step in steps)))
     numbers = [number for length, *steps in axes for number in (length, *(step // unit for step in steps))]
-    if axes and axes[-1][1:] == (size, size):
-        numbers[-3:] = axes[-1][0] * size // unit, 1, 1
-    elif size > unit:
+    if size > unit:
         numbers += size // unit, 1, 1
     if not apply(takes_tiles, unit, *numbers):
         return False
@@ -304,7 +313,7 @@ def _copy_by_tiles(
         "layers": bool(apply(has_layers, unit, *numbers)),
         "workgroup_size": TILE_INVOCATIONS,
     }
-    tiles, elements = apply(count_tiles, unit, *numbers), source.nbytes // size
+    tiles, elements = apply(count_tiles, unit, *numbers), source.nbytes // source.element_bytes
     bindings = [context.uniform(words), *bound]
     stage = stage_dispatch(context, "arrays/copy_tiles.wgsl", bindings, tiles, elements, **values)
     deferrable = are_owned(source.array, target.array)
@@ -348,9 +357,8 @@ def scatter(source: StridedView, target: StridedView) -> None:
     if not source.nbytes:
         return
     context = target.array._context
-    axes = join_axes(source.shape, source.strides, target.strides)
-    distances = [step for _, *steps in axes for step in steps]
-    unit = reveal(gcd(4, source.element_bytes, source.start, target.start, *distances))
+    size, axes = _join_neighbours(join_axes(source.shape, source.strides, target.strides), source.element_bytes)
+    unit = reveal(gcd(4, size, source.start, target.start, *(step for _, *steps in axes for step in steps)))
     (bound, base), (result, result_base) = (bind_range(context, view.array, *view.extent) for view in (source, target))
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
@@ -359,11 +367,9 @@ def scatter(source: StridedView, target: StridedView) -> None:
         return
     if _copy_by_tiles(source, target, (bound, result), (base, result_base)):
         return
-    sizes = [(size, *(step // unit for step in steps)) for size, *steps in axes]
-    if not axes or axes[-1][1:] != (source.element_bytes, source.element_bytes):
-        sizes.append((source.element_bytes // unit, 1, 1))
-    else:
-        sizes[-1] = (axes[-1][0] * source.element_bytes // unit, 1, 1)
+    sizes = [(length, *(step // unit for step in steps)) for length, *steps in axes]
+    if size > unit or not sizes:
+        sizes.append((size // unit, 1, 1))
     starts = [(source.start - base) // unit, (target.start - result_base) // unit]
     numbers = [*starts, units, 0, *(number for axis in sizes for number in axis)]
     values = {"steps": WORDS, "unit": unit, "rank": len(sizes)}

@@ -4,6 +4,7 @@
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
     Values: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
         contiguous: True if there is one row. -#}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     first: u32,  // the view's first unit in the source
     destination_first: u32,  // the first unit to write
@@ -26,29 +27,42 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> destination: array<u32>;
-{% if unit < 4 %}
 
-{% include "arrays/neighbours.wgsl" %}
-{% endif %}
-{% set last = rank - 1 %}
-
+// Where a unit of the view is in the source, and its index along each axis but the first.
 struct Position {
-    at: u32,  // in the source
-    left: u32,  // units from there to the end of the view's last axis
+    at: u32,
+{% for axis in range(1, rank) %}
+    index{{ axis }}: u32,
+{% endfor %}
 }
 
 // Return the position of the unit of the view with this number in C order.
 fn position_of(number: u32) -> Position {
     var rest = number;
     var at = call.first;
-{% for axis in range(last, 0, -1) %}
+{% for axis in range(rank - 1, 0, -1) %}
     let index{{ axis }} = rest % call.size{{ axis }};
     at += index{{ axis }} * call.stride{{ axis }};
     rest /= call.size{{ axis }};
 {% endfor %}
     at += rest * call.stride0;
-    return Position(at, call.size{{ last }} - {{ "index%d" % last if last else "rest" }});
+    return Position(at{% for axis in range(1, rank) %}, index{{ axis }}{% endfor %});
 }
+{% if unit < 4 %}
+
+// Return the position of the next unit. Additions take a GPU less time than the remainders of `position_of`.
+fn next_position(position: Position) -> Position {
+    var next = position;
+    next.at += call.stride{{ rank - 1 }};
+{% for axis in range(rank - 1, 0, -1) %}
+    next.index{{ axis }} += {{ "select(0u, 1u, ends%d)" % (axis + 1) if axis < rank - 1 else "1u" }};
+    let ends{{ axis }} = next.index{{ axis }} == call.size{{ axis }};
+    next.index{{ axis }} = select(next.index{{ axis }}, 0u, ends{{ axis }});
+    next.at += select(0u, call.stride{{ axis - 1 }} - call.size{{ axis }} * call.stride{{ axis }}, ends{{ axis }});
+{% endfor %}
+    return next;
+}
+{% endif %}
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
@@ -61,11 +75,18 @@ fn position_of(number: u32) -> Position {
 {% endfor %}
 {% for i in range(words) %}
     if (number{{ i }} < call.words{{ " && word%d.is_copied" % i if unit == 4 and not contiguous }}) {
-        destination[call.first_word + number{{ i }}] = word{{ i }}.bits;
+        var bits{{ i }} = word{{ i }}.bits;
+{% if unit < 4 %}
+        if (word{{ i }}.kept != 0u) {
+            bits{{ i }} |= destination[call.first_word + number{{ i }}] & word{{ i }}.kept;
+        }
+{% endif %}
+        destination[call.first_word + number{{ i }}] = bits{{ i }};
     }
 {% endfor %}
 }
 
+{% if unit == 4 %}
 // What a word of the destination becomes.
 struct Word {
     bits: u32,
@@ -73,39 +94,52 @@ struct Word {
 }
 
 fn word_of(number: u32) -> Word {
-    let word = call.first_word + number;
-    let begin = max(word * UNITS, call.destination_first);
+    let offset = call.first_word + number - call.destination_first;
 {% if contiguous %}
-    var within = begin - call.destination_first;  // units of the destination's row that are before
-    var copied = within;
+    let within = offset;  // units of the destination's row that are before
+    let copied = offset;
 {% else %}
-    var within = (begin - call.destination_first) % call.pitch;
-    var copied = (begin - call.destination_first) / call.pitch * call.run + min(within, call.run);
+    let within = offset % call.pitch;
+    let copied = offset / call.pitch * call.run + min(within, call.run);
 {% endif %}
-{% if unit == 4 %}
     return Word(source[position_of(min(copied, call.units - 1u)).at], within < call.run);
-{% else %}
-    var bits = 0u;
-    if (begin % UNITS > 0u || call.run - min(within, call.run) < UNITS) {
-        bits = destination[word];
-    }
-    // Units that are neighbours in the view and in the destination are copied together.
-    var to = begin % UNITS;
-    while (to < UNITS && copied < call.units) {
-{% if not contiguous %}
-        if (within >= call.run) {
-            to += call.pitch - within;
-            within = 0u;
-            continue;
-        }
-{% endif %}
-        let position = position_of(copied);
-        let count = min(min(UNITS - to, call.run - within), position.left);
-        bits = insertBits(bits, units_at(position.at, call.stride{{ last }}, count), to * UNIT_BITS, count * UNIT_BITS);
-        to += count;
-        within += count;
-        copied += count;
-    }
-    return Word(bits, true);
-{% endif %}
 }
+{% else %}
+// What a word of the destination becomes.
+struct Word {
+    bits: u32,
+    kept: u32,  // the bits that stay as they are
+}
+
+fn word_of(number: u32) -> Word {
+    let begin = (call.first_word + number) * UNITS;
+    let start = max(begin, call.destination_first);
+{% if contiguous %}
+    var copied = start - call.destination_first;  // units that are copied to words before
+{% else %}
+    let offset = start - call.destination_first;
+    var within = offset % call.pitch;  // units of the destination's row that are before
+    var copied = offset / call.pitch * call.run + min(within, call.run);
+{% endif %}
+    var position = position_of(min(copied, call.units - 1u));
+    var word = Word();
+{% for i in range(4 // unit) %}
+{% set bits = 8 * unit %}
+    let is_unit{{ i }} = begin + {{ i }}u >= start;
+    let is_copied{{ i }} = is_unit{{ i }} && copied < call.units{{ " && within < call.run" if not contiguous }};
+    word.bits |= select(0u, {{ unit_of("source", "position.at") }}{{ " << %du" % (i * bits) if i }}, is_copied{{ i }});
+    word.kept |= select({{ "0x%xu" % ((2 ** bits - 1) * 2 ** (i * bits)) }}, 0u, is_copied{{ i }});
+{% if not loop.last %}
+    copied += select(0u, 1u, is_copied{{ i }});
+{% if not contiguous %}
+    within += select(0u, 1u, is_unit{{ i }});
+    within = select(within, 0u, within == call.pitch);
+{% endif %}
+    if (is_copied{{ i }} && copied < call.units) {
+        position = next_position(position);
+    }
+{% endif %}
+{% endfor %}
+    return word;
+}
+{% endif %}
