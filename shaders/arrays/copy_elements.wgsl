@@ -3,7 +3,8 @@
     in:  source: unit (i0, i1, …) of the view is at first + i0 * stride0 + i1 * stride1 + …
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
     Values: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
-        contiguous: True if there is one row. -#}
+        contiguous: True if there is one row; whole: True if most words have units that are neighbours in the view,
+        in order or in reverse. -#}
 {% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     first: u32,  // the view's first unit in the source
@@ -36,6 +37,10 @@ struct Position {
 {% endfor %}
 }
 
+{% if whole %}
+{% include "arrays/neighbours.wgsl" %}
+
+{% endif %}
 // Return the position of the unit of the view with this number in C order.
 fn position_of(number: u32) -> Position {
     var rest = number;
@@ -48,21 +53,6 @@ fn position_of(number: u32) -> Position {
     at += rest * call.stride0;
     return Position(at{% for axis in range(1, rank) %}, index{{ axis }}{% endfor %});
 }
-{% if unit < 4 %}
-
-// Return the position of the next unit. Additions take a GPU less time than the remainders of `position_of`.
-fn next_position(position: Position) -> Position {
-    var next = position;
-    next.at += call.stride{{ rank - 1 }};
-{% for axis in range(rank - 1, 0, -1) %}
-    next.index{{ axis }} += {{ "select(0u, 1u, ends%d)" % (axis + 1) if axis < rank - 1 else "1u" }};
-    let ends{{ axis }} = next.index{{ axis }} == call.size{{ axis }};
-    next.index{{ axis }} = select(next.index{{ axis }}, 0u, ends{{ axis }});
-    next.at += select(0u, call.stride{{ axis - 1 }} - call.size{{ axis }} * call.stride{{ axis }}, ends{{ axis }});
-{% endfor %}
-    return next;
-}
-{% endif %}
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
@@ -71,75 +61,111 @@ fn next_position(position: Position) -> Position {
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
 {% for i in range(words) %}
     let number{{ i }} = begin + {{ i }}u * WORKGROUP_SIZE;
-    let word{{ i }} = word_of(min(number{{ i }}, call.words - 1u));
+    let word{{ i }} = {{ "whole_word" if whole else "word_of" }}(min(number{{ i }}, call.words - 1u));
 {% endfor %}
 {% for i in range(words) %}
-    if (number{{ i }} < call.words{{ " && word%d.is_copied" % i if unit == 4 and not contiguous }}) {
-        var bits{{ i }} = word{{ i }}.bits;
-{% if unit < 4 %}
-        if (word{{ i }}.kept != 0u) {
-            bits{{ i }} |= destination[call.first_word + number{{ i }}] & word{{ i }}.kept;
-        }
-{% endif %}
-        destination[call.first_word + number{{ i }}] = bits{{ i }};
+    if (number{{ i }} < call.words) {
+        store(number{{ i }}, word{{ i }});
     }
 {% endfor %}
 }
 
-{% if unit == 4 %}
-// What a word of the destination becomes.
-struct Word {
-    bits: u32,
-    is_copied: bool,  // false if the word is between two rows
-}
+const ALL = 0xffffffffu;
 
-fn word_of(number: u32) -> Word {
-    let offset = call.first_word + number - call.destination_first;
-{% if contiguous %}
-    let within = offset;  // units of the destination's row that are before
-    let copied = offset;
-{% else %}
-    let within = offset % call.pitch;
-    let copied = offset / call.pitch * call.run + min(within, call.run);
-{% endif %}
-    return Word(source[position_of(min(copied, call.units - 1u)).at], within < call.run);
-}
-{% else %}
 // What a word of the destination becomes.
 struct Word {
     bits: u32,
     kept: u32,  // the bits that stay as they are
 }
 
-fn word_of(number: u32) -> Word {
-    let begin = (call.first_word + number) * UNITS;
-    let start = max(begin, call.destination_first);
-{% if contiguous %}
-    var copied = start - call.destination_first;  // units that are copied to words before
+fn store(number: u32, word: Word) {
+{% if whole %}
+    var own = word;
+    if (own.kept == ALL) {
+        own = word_of(number);
+    }
 {% else %}
-    let offset = start - call.destination_first;
-    var within = offset % call.pitch;  // units of the destination's row that are before
-    var copied = offset / call.pitch * call.run + min(within, call.run);
+    let own = word;
 {% endif %}
-    var position = position_of(min(copied, call.units - 1u));
-    var word = Word();
-{% for i in range(4 // unit) %}
-{% set bits = 8 * unit %}
-    let is_unit{{ i }} = begin + {{ i }}u >= start;
-    let is_copied{{ i }} = is_unit{{ i }} && copied < call.units{{ " && within < call.run" if not contiguous }};
-    word.bits |= select(0u, {{ unit_of("source", "position.at") }}{{ " << %du" % (i * bits) if i }}, is_copied{{ i }});
-    word.kept |= select({{ "0x%xu" % ((2 ** bits - 1) * 2 ** (i * bits)) }}, 0u, is_copied{{ i }});
-{% if not loop.last %}
-    copied += select(0u, 1u, is_copied{{ i }});
+    let at = call.first_word + number;
+    if (own.kept == 0u) {
+        destination[at] = own.bits;
+    } else if (own.kept != ALL) {
+        destination[at] = own.bits | (destination[at] & own.kept);
+    }
+}
+
+// The units of a word that may be copied: the first one, and the units of the view and of its row that are before.
+struct Place {
+    first: u32,
+    copied: u32,
+    within: u32,
+}
+
+fn place_of(number: u32) -> Place {
+    let begin = (call.first_word + number) * UNITS;
+    let first = max(begin, call.destination_first) - begin;
+    let offset = begin + first - call.destination_first;
+{% if contiguous %}
+    return Place(first, offset, offset);
+{% else %}
+    let within = offset % call.pitch;
+    return Place(first, offset / call.pitch * call.run + min(within, call.run), within);
+{% endif %}
+}
+{% if whole %}
+
+// Return a word whose units are neighbours in the view. Of another word, all bits are kept.
+fn whole_word(number: u32) -> Word {
+    let place = place_of(number);
+    let at = position_of(min(place.copied, call.units - 1u));
+    let is_forward = call.stride{{ rank - 1 }} == 1u;
+    let neighbours = neighbours_at(select(at.at - (UNITS - 1u), at.at, is_forward));
+    let is_whole = place.first == 0u && place.copied + UNITS <= call.units && {{ "at.index%d" % (rank - 1) if rank > 1 else "place.copied" }} + UNITS <= call.size{{ rank - 1 }}
+        && place.within + UNITS <= call.run;
+    return Word(select(in_reverse(neighbours), neighbours, is_forward), select(ALL, 0u, is_whole));
+}
+
+fn in_reverse(word: u32) -> u32 {
+    let halves = (word >> 16u) | (word << 16u);
+    return {{ "((halves & 0x00ff00ffu) << 8u) | ((halves >> 8u) & 0x00ff00ffu)" if unit == 1 else "halves" }};
+}
+{% endif %}
+
+// Return a word, unit by unit. The next position takes a GPU less time by additions than by the remainders of
+// `position_of`. All loads are under way together.
+fn word_of(number: u32) -> Word {
+    let place = place_of(number);
+    var copied = place.copied;
 {% if not contiguous %}
-    within += select(0u, 1u, is_unit{{ i }});
+    var within = place.within;
+{% endif %}
+    let position0 = position_of(min(copied, call.units - 1u));
+{% set units = 4 // unit %}
+{% for i in range(units) %}
+    let is_unit{{ i }} = {{ "place.first <= %du && " % i if units > 1 }}copied < call.units{{ " && within < call.run" if not contiguous }};
+{% if not loop.last %}
+    copied += select(0u, 1u, is_unit{{ i }});
+    let moves{{ i }} = is_unit{{ i }} && copied < call.units;
+    var position{{ i + 1 }} = position{{ i }};
+    position{{ i + 1 }}.at += select(0u, call.stride{{ rank - 1 }}, moves{{ i }});
+{% for axis in range(rank - 1, 0, -1) %}
+{% set one = "select(0u, 1u, %s)" % ("moves%d" % i if loop.first else "ends%d_%d" % (i, axis + 1)) %}
+    position{{ i + 1 }}.index{{ axis }} += {{ one }};
+    let ends{{ i }}_{{ axis }} = position{{ i + 1 }}.index{{ axis }} == call.size{{ axis }};
+    position{{ i + 1 }}.index{{ axis }} = select(position{{ i + 1 }}.index{{ axis }}, 0u, ends{{ i }}_{{ axis }});
+    position{{ i + 1 }}.at += select(0u, call.stride{{ axis - 1 }} - call.size{{ axis }} * call.stride{{ axis }}, ends{{ i }}_{{ axis }});
+{% endfor %}
+{% if not contiguous %}
+    within += select(0u, 1u, place.first <= {{ i }}u);
     within = select(within, 0u, within == call.pitch);
 {% endif %}
-    if (is_copied{{ i }} && copied < call.units) {
-        position = next_position(position);
-    }
 {% endif %}
+{% endfor %}
+    var word = Word();
+{% for i in range(units) %}
+    word.bits |= select(0u, {{ unit_of("source", "position%d.at" % i) }}{{ " << %du" % (i * 8 * unit) if i }}, is_unit{{ i }});
+    word.kept |= select({{ "0x%xu" % ((2 ** (8 * unit) - 1) * 2 ** (i * 8 * unit)) }}, 0u, is_unit{{ i }});
 {% endfor %}
     return word;
 }
-{% endif %}
