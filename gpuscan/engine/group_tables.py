@@ -148,7 +148,7 @@ class GroupOptions(TypedDict, total=False):
     reduces: bool
     subgroups: bool | None
     section_length: int | None
-    in_table: bool | None
+    label_parts: int | None
 
 
 def plan_table(

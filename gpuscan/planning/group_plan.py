@@ -45,6 +45,7 @@ class GroupKernel(Kernel):
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a section of its own.
         copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
         in_table: True if atomics combine elements in the table.
+        splits_labels: True if several workgroups take a section, each for some of the labels.
         encoded: True if the table has the bits of carries xored with the bits of the identity.
         checked: True to leave out missing labels and wrong ones, and to report the wrong ones.
         max_subgroups: the most subgroups that a workgroup may have. They take turns with its carries.
@@ -61,6 +62,7 @@ class GroupKernel(Kernel):
     capacity: int = 0
     copies: int = 0
     in_table: bool = False
+    splits_labels: bool = False
     encoded: bool = False
     checked: bool = False
     max_subgroups: int = 1
@@ -161,7 +163,8 @@ class GroupTable:
         row_length: the elements in a row.
         section_length: the elements of a section; the last one of a row may have fewer.
         kernels: the stages, in their order.
-        sharers: the workgroups that share a section, if elements are combined in the table.
+        sharers: the workgroups that share a section if they combine by atomics: its elements in the table, or its
+            labels.
     """
 
     groups: int
@@ -203,9 +206,8 @@ class GroupTable:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
             sections = self.rows * self.sections
-            if kernel.in_table:
-                return sections * self.sharers
-            return sections if kernel.capacity else -(-sections // kernel.tile.workgroup_size)
+            shared = kernel.in_table or kernel.capacity
+            return sections * self.sharers if shared else -(-sections // kernel.tile.workgroup_size)
         return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
@@ -218,7 +220,7 @@ def plan_groups(
     reduces: bool = False,
     subgroups: bool | None = None,
     section_length: int | None = None,
-    in_table: bool | None = None,
+    label_parts: int | None = None,
 ) -> GroupTable | None:
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
@@ -230,8 +232,8 @@ def plan_groups(
         reduces: True for one result for each label, without missing labels. The first stage checks the labels.
         subgroups: True to combine sections by subgroups (default: on GPUs that have subgroups).
         section_length: the elements of a section, to take a table whatever its size.
-        in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
-            workgroup memory).
+        label_parts: the workgroups that share the labels of a section, if a reduction combines by atomics; 0 to combine
+            in the table (default: the faster way).
     """
     h = group_heuristics_for(capabilities.adapter_type)
     words = spec.element.words
@@ -241,19 +243,22 @@ def plan_groups(
         subgroups = h.subgroups and capabilities.subgroup_size > 0
         if h.subgroups and not subgroups:
             return None
-    capacity = _capacity(groups) if subgroups else 0
+    reduces_by_atomics = subgroups and reduces and spec.combine.atomic is not None
     by_atomics = subgroups and spec.combine.atomic is not None
     # A walk without subgroups has its carries in the table, and leaves out the others.
     marked = not subgroups or spec.combine.neutral is None or (reduces and not spec.initial)
     carry_words = words + 1 if marked else words
-    if in_table is None:
-        in_table = by_atomics and reduces and carry_words * capacity > h.max_atomic_words
-    if in_table:
-        capacity = 0
     limits = capabilities.limits
-    no_memory = 4 * carry_words * (capacity + 1) + 4 > limits["max-compute-workgroup-storage-size"]
-    if no_memory:
-        return None
+    most_labels = (limits["max-compute-workgroup-storage-size"] // 4 - 1) // carry_words - 1  # in workgroup memory
+    if label_parts is None:
+        label_parts = -(-groups // most_labels) if reduces_by_atomics else 1
+        label_parts = label_parts if label_parts <= h.most_label_parts else 0
+    in_table, capacity = label_parts == 0, 0
+    if subgroups and not in_table:
+        labels = -(-groups // label_parts)
+        if labels > most_labels:
+            return None
+        capacity = min(_capacity(labels), most_labels)
     walking = GroupKernel(
         "combine_groups",
         "table",
@@ -271,8 +276,8 @@ def plan_groups(
         walking = replace(walking, max_subgroups=walking.tile.workgroup_size // fewest_lanes(capabilities))
     combining = replace(walking, checked=reduces)
     if by_atomics:
-        combining = _by_atomics(combining, capabilities, in_table)
-    sharers = 1
+        combining = replace(_by_atomics(combining, capabilities, in_table), splits_labels=label_parts > 1)
+    sharers = max(1, label_parts)
     if in_table:
         unit = h.atomic_workgroup * h.atomic_steps
         tables = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
@@ -280,8 +285,10 @@ def plan_groups(
         sharers = max(1, min(h.sections // spec.rows // tables, -(-section_length // unit)))
     elif section_length is None:
         unit = walking.tile.tile_size if subgroups else walking.tile.chunk
-        sections = h.atomic_sections if by_atomics and reduces else h.sections
+        sections = _atomic_shape(carry_words * capacity, h)[1] if reduces_by_atomics else h.sections
         section_length = _find_section_length(spec, h, carry_words * groups, unit, sections)
+        if section_length is None and reduces_by_atomics:
+            return plan_groups(spec, label, groups, capabilities, reduces=True, subgroups=True, label_parts=0)
         if section_length is None:
             return None
     carrying = _carrying_kernel(combining, capabilities, spec.row_length, section_length, reduces)
@@ -329,13 +336,21 @@ def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, m
 def _by_atomics(kernel: GroupKernel, capabilities: Capabilities, in_table: bool) -> GroupKernel:
     """Return the kernel that combines the elements of sections by atomics, in the table or in workgroup memory."""
     h = group_heuristics_for(capabilities.adapter_type)
-    workgroup = min(h.atomic_workgroup, capabilities.limits["max-compute-invocations-per-workgroup"])
+    invocations, _ = _atomic_shape(kernel.carry_words * kernel.capacity, h)
+    workgroup = min(invocations, capabilities.limits["max-compute-invocations-per-workgroup"])
     tile = TileShape(workgroup, kernel.tile.subgroup_size if in_table else 0, 1, h.atomic_steps)
     kernel = replace(kernel, tile=tile, label_bits=0, max_subgroups=1)
     if in_table:
         return replace(kernel, in_table=True, encoded=True)
     copies = power_below(h.atomic_words // (kernel.carry_words * kernel.capacity))
     return replace(kernel, copies=min(h.atomic_copies, copies))
+
+
+def _atomic_shape(carries_words: int, h: GroupHeuristics) -> tuple[int, int]:
+    """Return the invocations of a workgroup that combines by atomics in its memory, and the number of sections."""
+    if carries_words < h.many_carry_words:
+        return h.atomic_workgroup, h.atomic_sections
+    return h.many_carries_workgroup, h.many_carries_sections
 
 
 def _find_section_length(
@@ -387,6 +402,7 @@ def _carrying_kernel(
         capacity=0,
         copies=0,
         in_table=False,
+        splits_labels=False,
         checked=False,
         max_subgroups=1,
         parts=parts,

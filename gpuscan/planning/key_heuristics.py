@@ -139,10 +139,19 @@ class GroupHeuristics:
     atomic_words: int = 1024
     # As `sections`, for reductions by atomics. Not measured on record: eight for each compute unit of an H200.
     atomic_sections: int = 1056
-    # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
-    # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
-    # several tables, fewer invocations add to one carry at a time. Not measured: they are 24 kB and 16 MiB.
-    max_atomic_words: int = 6000
+    # Words of carries from which on few workgroups fit a compute unit, so that each has more invocations and a longer
+    # section; and these invocations and sections. H200, 2^25 int32, 2,000 and 5,409 labels: 79 and 87 us; with 512
+    # invocations in 528 sections 85 and 134, in 264 sections 82 and 91, with 256 invocations in 1,056 sections 97 and
+    # 460.
+    many_carry_words: int = 2048
+    many_carries_workgroup: int = 1024
+    many_carries_sections: int = 132
+    # Workgroups that share the labels of a section if they combine by atomics, at most: each of them reads all elements
+    # of the section. With more labels, elements are combined in the table. H200, 2^25 int32: 195 us in 2 parts, 346 in
+    # 3, 516 in 4, and 370 to 390 in the table; int64: 245 us in 2 parts, 573 in 4, and 550 to 590 in the table.
+    most_label_parts: int = 2
+    # How many tables there are then, at most, and the words of all of them, which should stay in the GPU's cache. With
+    # several tables, fewer invocations add to one carry at a time. Not measured: they are 16 MiB.
     atomic_tables: int = 8
     atomic_table_words: int = 1 << 22
     # Labels side by side, and parts of their sections one below the other, of a workgroup that scans the table; and

@@ -17,7 +17,7 @@ struct Params {
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
-    sharers: u32,  // workgroups that share a section, if elements are combined in the table
+    sharers: u32,  // workgroups that share a section if they combine by atomics: its elements in the table, or its labels
 {% if kernel.partitioned %}
     bucket_bits: u32,  // a bucket has 2 ** bucket_bits labels
     bucket_step: u32,  // the offsets of a bucket

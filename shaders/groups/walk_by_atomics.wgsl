@@ -1,5 +1,6 @@
 {#- The main function of a stage that combines sections in any order, with an operator that WGSL has as an atomic. Each
-    workgroup takes a section, and has some carries for each label in its memory. Neighbours use different carries.
+    workgroup takes a section, and has some carries for each label in its memory. Neighbours use different carries. If
+    there are too many labels, several workgroups take a section, each for some of the labels.
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_section, load_step with context %}
@@ -53,11 +54,20 @@ fn add_to_carry(slot: u32, element: Element) {
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
+{% if kernel.splits_labels %}
+    // Workgroups that run at a time share a section, so that a cache has its elements.
+    let number = workgroup.x + workgroup.y * grid.x;
+    let section = number / params.sharers;
+    let first_label = number % params.sharers * {{ kernel.capacity }}u;
+    let own_labels = min(params.groups - first_label, {{ kernel.capacity }}u);
+{% else %}
     let section = workgroup.x + workgroup.y * grid.x;
+    let own_labels = params.groups;
+{% endif %}
     if (section >= params.total) {
         return;
     }
-    for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
+    for (var i = invocation; i < own_labels * COPIES; i += WORKGROUP_SIZE) {
         clear_carry(i);
 {% if kernel.marked %}
         atomicStore(&is_known[i], 0u);
@@ -68,8 +78,9 @@ fn add_to_carry(slot: u32, element: Element) {
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};
-        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
+        let own_label{{ i }} = label{{ i }}{{ " - first_label" if kernel.splits_labels }};
+        let is_there{{ i }} = (next{{ i }} < end){{ " & (own_label%d < own_labels)" % i if kernel.checked }};
+        let slot{{ i }} = select(PARKED, own_label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
         add_to_carry(slot{{ i }}, e{{ i }});
 {% if kernel.marked %}
         atomicStore(&is_known[slot{{ i }}], 1u);
@@ -80,7 +91,7 @@ fn add_to_carry(slot: u32, element: Element) {
     report_labels();
 {% endif %}
     workgroupBarrier();
-    for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+    for (var label = invocation; label < own_labels; label += WORKGROUP_SIZE) {
         var carry = neutral();
 {% if kernel.marked %}
         var known = 0u;
@@ -91,7 +102,7 @@ fn add_to_carry(slot: u32, element: Element) {
             known |= atomicLoad(&is_known[label * COPIES + copy]);
 {% endif %}
         }
-        let at = section * params.groups + label;
+        let at = section * params.groups + {{ "first_label + " if kernel.splits_labels }}label;
         write_carry(at, carry);
 {% if kernel.marked %}
         table[at] = known;

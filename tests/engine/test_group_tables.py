@@ -146,10 +146,10 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     totals = gs.reduce(x, op, groups=labels, num_groups=groups, device="numpy")
     full = np.bincount(labels, minlength=groups) > 0
     for each, compared in ((filled, np.ones(groups, bool)), (problem, full)):
-        for in_table in {False, combine.atomic is not None}:
-            reduction = plan_table(device._executor, each, few, reduces=True, in_table=in_table, **options)
+        for label_parts in (1, 3, 0) if combine.atomic is not None else (1,):
+            reduction = plan_table(device._executor, each, few, reduces=True, label_parts=label_parts, **options)
             assert reduction is not None
-            assert reduction.table.kernels[0].in_table == in_table
+            assert reduction.table.kernels[0].in_table == (label_parts == 0)
             (reduced,) = reduce_by_table(device._executor, filled, reduction, None)
             np.testing.assert_array_equal(reduced._read()[compared], totals[compared])
 
@@ -175,11 +175,11 @@ def test_labels_of_reductions(device: gs.Device, dtype: Any) -> None:
         kept = (labels.astype(object) >= 0) & (labels.astype(object) < groups)
         expected = np.bincount(labels[kept].astype(np.int64), x[kept], groups)
         for subgroups in ways(device):
-            for in_table in (False, True) if subgroups else (False,):
+            for label_parts in (1, 4, 0) if subgroups else (1,):
                 few = FewLabels(upload_array(device._context, labels), groups)
                 options: dict[str, Any] = {
                     "subgroups": subgroups,
-                    "in_table": in_table,
+                    "label_parts": label_parts,
                     "section_length": SECTION_LENGTH,
                 }
                 found = plan_table(device._executor, filled, few, reduces=True, **options)
