@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuscan.elements import Scalar
-from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.expression_graph import Node, is_nan
 
 # How tightly the outermost operation of a text binds.
 ATOM, UNARY, PRODUCT, SUM, LOOSE = 5, 4, 3, 2, 1
@@ -54,6 +54,8 @@ INFIX = {
     "logical_or": ("|", LOOSE),
     "logical_xor": ("!=", LOOSE),
 }
+# Comparisons of floats that do not hold if an operand is NaN.
+_ORDERS = frozenset({"less", "less_equal", "greater", "greater_equal"})
 # Forms that have functions for these operations.
 NOT_INFIX = {("not_equal", "f32"), ("not_equal", "f64"), ("divide", "f32")}
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
@@ -354,7 +356,7 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fix
         quick: True to use the forms of `QUICK`.
     """
     if node.op == "select":
-        return call("select", args[2], args[1], args[0])
+        return call("select", args[2], args[1], _condition(node, args, native_int64, fixed))
     if node.op == "complex":
         return call("vec2<f32>", *args)
     source = node.args[0].scalar
@@ -368,6 +370,24 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool, fix
         return call(QUICK.get(name, name) if quick else name, *args)
     text = _operation(node, form, args)
     return wrap_integer(text, node.scalar) if node.op in WRAPS and wrap else text
+
+
+def _condition(node: Node, args: list[Text], native_int64: bool, fixed: bool) -> Text:
+    """Return the condition of a choice.
+
+    Some drivers take ``select(b, a, a < b)`` for a minimum that is a if b is NaN. So the condition also tests the bits
+    of b. If only a is NaN, such a minimum is b, as it should be.
+    """
+    condition, yes, no = node.args
+    negated = condition.op == "logical_not"
+    comparison, other = (condition.args[0], yes) if negated else (condition, no)
+    form = form_of(node.scalar, native_int64)
+    if node.scalar.kind != "float" or comparison.op not in _ORDERS or not any(arg is other for arg in comparison.args):
+        return args[0]
+    if (fixed and comparison.op in FIXED.get(form, ())) or (other.is_constant and not other.reveal(is_nan)):
+        return args[0]
+    unordered = call(f"{form}_isnan", args[1] if negated else args[2])
+    return infix("|", LOOSE, args[0], unordered) if negated else infix("&", LOOSE, args[0], Text("!" + unordered.text))
 
 
 def has_quick_form(node: Node) -> bool:

@@ -73,6 +73,24 @@ def test_comparisons_of_floats(adapter: wgpu.GPUAdapter) -> None:
     check_floats(comparisons, tuple(numbers), adapter)
 
 
+@pytest.mark.parametrize("kind", ["numbers", "a constant", "NaN"])
+def test_choices_between_compared_numbers(adapter: wgpu.GPUAdapter, kind: str) -> None:
+    """Assert that a choice by a comparison treats NaN as NumPy does. Some drivers make a minimum or a maximum of it."""
+
+    def choices(x: Any) -> dict[str, Any]:
+        a, b = x
+        b = b if kind == "numbers" else np.full_like(b, 6 if kind == "a constant" else np.nan)
+        orders = {"less": a < b, "le": a <= b, "greater": b > a, "ge": b >= a}
+        orders |= {f"not {name}": np.logical_not(holds) for name, holds in orders.items()}
+        return {
+            f"{name}, {side}": np.where(holds, *pair)
+            for name, holds in orders.items()
+            for side, pair in (("compared", (a, b)), ("swapped", (b, a)))
+        }
+
+    check_floats(choices, float_pairs(), adapter)
+
+
 def test_minimum_returns_the_nan_itself(adapter: wgpu.GPUAdapter) -> None:
     a, b = float_pairs()
     unordered = np.isnan(a) | np.isnan(b)
