@@ -78,7 +78,7 @@ def run_loop(
             step.source,
             used,
             capabilities.native_int64,
-            capabilities.packs_halves,
+            capabilities.packs_halves and not fixed,  # WGSL's own unpacking may change the bits of NaN
             tuple(states),
             tuple(inputs),
             tuple(results),

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from tests.harness.builds import count_shader_modules
+from tests.harness.devices import device_as_if
 from tests.loops import oracle
 from tests.loops.steps import CASES, F, inputs
 
@@ -96,6 +98,23 @@ def test_the_sequential_method_runs_any_step(device: gs.Device) -> None:
     again = gs.loop(step, (0.0, np.int8(120)), device.asarray(x), axis=1, method="sequential", reverse=True)
     np.testing.assert_array_equal(again[0][1].numpy(), found[0][1].numpy())
     assert found.form is None
+
+
+def test_a_carry_of_nan_has_the_same_bits_everywhere(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert it of float16 on GPUs with exact packing, which yet gives NaN other bits on an H200 and on SwiftShader."""
+
+    def step(h: Any, x: Any) -> Any:
+        return (h * 0.375 + x).astype(np.float16), h
+
+    x = np.array([1, np.nan, 2], np.float32)
+    options: dict[str, Any] = {"method": "sequential", "reproducible": "everywhere"}
+    texts = count_shader_modules(device, monkeypatch)
+    found = gs.loop(step, np.float16(0.5), x, device=device_as_if(device, packs_halves=True), **options)
+    wanted = gs.loop(step, np.float16(0.5), x, device="numpy", **options)
+    for got, exact in zip(found, wanted, strict=True):
+        assert np.array_equal(np.asarray(got).view(np.uint16), np.asarray(exact).view(np.uint16))
+    (loop,) = [text for text in texts if "var state0" in text]
+    assert "unpack2x16float" not in loop
 
 
 def test_newton_s_method_converges_or_says_that_it_did_not(device: gs.Device) -> None:
