@@ -19,7 +19,7 @@ from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts
 from tests.harness.devices import auto_strategy, count_timeouts, device_as_if, distrust, pass_time
-from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
+from tests.harness.scans import SMALL_ARRAY_BYTES, make_problem, plan_with, scan_with, traits_of
 from tests.oracle import AFFINE, assert_same, half_of, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
 
 PERIODS = [2, 7, 64]
@@ -87,7 +87,8 @@ def test_software_adapters_try_a_named_strategy_again(own_device: gs.Device, mon
     """Let the first runs time out, as they may on cores that other programs use, and the next one succeed."""
     device = own_device
     retries = heuristics_for(device.capabilities.adapter_type).timeout_retries  # none on a GPU
-    x = np.random.default_rng(5).integers(0, 2**32, 60_000, dtype=np.uint32)
+    # A GPU would do a call of a smaller array again, by another way.
+    x = np.random.default_rng(5).integers(0, 2**32, SMALL_ARRAY_BYTES // 4 + 1, dtype=np.uint32)
     outcome, timeouts = Run.outcome, 0
 
     def fail_at_first(run: Run, report: Sequence[int]) -> Outcome:
