@@ -512,12 +512,12 @@ def test_look_back_in_pieces(device: gs.Device) -> None:
         assert digest(found[0]) == wanted, strategy
 
 
-def test_look_back_of_late_tiles_times_out(device: gs.Device) -> None:
-    if "lookback" not in safe_strategies(device):
+def test_look_back_of_late_tiles_times_out(own_device: gs.Device) -> None:
+    if "lookback" not in safe_strategies(own_device):
         pytest.skip("look-back is not safe here")
     x = normal(3, 40_000)
     with pytest.raises(gs.ProgressTimeoutError):
-        scan_with(device, make_problem(x, **EVERYWHERE), "lookback", tile=LOOK_BACK_TILE, withheld=2)
+        scan_with(own_device, make_problem(x, **EVERYWHERE), "lookback", tile=LOOK_BACK_TILE, withheld=2)
 
 
 # ----- Sums
