@@ -59,7 +59,7 @@ fn add_to_carry(slot: u32, element: Element) {
     let number = workgroup.x + workgroup.y * grid.x;
     let section = number / params.sharers;
     let first_label = number % params.sharers * {{ kernel.capacity }}u;
-    let own_labels = min(params.groups - first_label, {{ kernel.capacity }}u);
+    let own_labels = min(params.groups - min(first_label, params.groups), {{ kernel.capacity }}u);
 {% else %}
     let section = workgroup.x + workgroup.y * grid.x;
     let own_labels = params.groups;

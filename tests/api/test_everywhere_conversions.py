@@ -9,7 +9,7 @@ import pytest
 
 import gpuscan as gs
 from tests.api.test_everywhere import EVERYWHERE, LENGTH, digest, special
-from tests.harness.devices import as_gpu
+from tests.harness.devices import as_gpu, device_as_if
 
 
 def last(left: Any, right: Any) -> Any:
@@ -93,3 +93,13 @@ def test_integers_that_are_combined_as_floats(device: gs.Device) -> None:
     wanted = digest(gs.scan(x, combine, device="numpy", **EVERYWHERE))
     for where in (device, as_gpu(device)):
         assert digest(gs.scan(x, combine, device=where, **EVERYWHERE)) == wanted
+
+
+def test_signs_of_nan_are_read_as_they_are(device: gs.Device) -> None:
+    """Assert it of float16 where WGSL's packing is exact. An H200 unpacks every NaN to the same bits."""
+    x = np.array([0x7E00, 0xFE00, 0x7E01, 0xFDFF, 0x7FFF, 0xFFFF], np.uint16).view(np.float16)
+    options: dict[str, Any] = {"before": lambda v: np.where(np.signbit(v), v.dtype.type(-1), v.dtype.type(1))}
+    packing = device_as_if(device, packs_halves=True)
+    assert np.array_equal(gs.scan(x, device=packing, **options, **EVERYWHERE), [1, 0, 1, 0, 1, 0])
+    plan = packing.plan(len(x), np.float16, **options, **EVERYWHERE)
+    assert all("unpack2x16float" not in text for text in dict(plan.wgsl).values())
