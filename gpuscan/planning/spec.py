@@ -479,6 +479,7 @@ _FLOATS = {
     "float32": ("int32", 0x7FFFFFFF, 0x007FFFFF),
     "float16": ("int16", 0x7FFF, 0x03FF),
     "bfloat16": ("int16", 0x7FFF, 0x007F),
+    "float64": ("int64", 0x7FFFFFFFFFFFFFFF, 0x000FFFFFFFFFFFFF),
 }
 
 # An extremum of floats is computed as an extremum of integers that have the order of the floats. For each one: its name
@@ -487,42 +488,50 @@ _FLOATS = {
 _EXTREMA = {"maximum": ("maximum", -1), "minimum": ("minimum", 1), "fmax": ("maximum", 1), "fmin": ("minimum", -1)}
 
 
-@lru_cache(maxsize=len(_FLOATS))
-def _extrema(float_name: str) -> dict[tuple[Code, Element], tuple[Element, Code, Code, Code]]:
+@lru_cache(maxsize=64)
+def _extrema(float_name: str, shape: tuple[int, ...]) -> dict[tuple[Code, Element], tuple[Element, Code, Code, Code]]:
     """Return by the code of each extremum and its element: the integers, their code, and the maps around it.
 
     Only one type of floats is looked at, since bfloat16 needs a package that may be missing.
 
     Numbers of 16 bits are compared in the upper half of 32 bits, so that they wrap as numbers of 32 bits do.
+
+    Args:
+        float_name: the floats.
+        shape: the shape of a vector or matrix of them; () for numbers.
     """
     extrema = {}
-    int32 = element_of([np.dtype("int32")])
     integer, magnitude, nan = _FLOATS[float_name]
+    word: type[np.int64 | np.int32] = np.int64 if integer == "int64" else np.int32
+    (field,) = element_of([np.dtype(word)]).fields
+    order, floats, stored = (
+        replace(element_of([np.dtype(word)]), fields=(replace(field, scalar=SCALARS[name], shape=shape),))
+        for name in (np.dtype(word).name, float_name, integer)
+    )
+    sign_bit = np.iinfo(word).bits - 1
+    upper = np.iinfo(word).bits - stored.fields[0].scalar.bits
     for name, (of_integers, sign) in _EXTREMA.items():
-        (field,) = int32.fields
-        floats, stored = (replace(int32, fields=(replace(field, scalar=SCALARS[s]),)) for s in (float_name, integer))
-        upper = 32 - stored.fields[0].scalar.bits
 
-        def to_order(bits: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
-            number = bits.astype(np.int32)
-            return ((number ^ ((number >> 31) & magnitude)) + shift) << upper
+        def to_order(bits: Number, shift: int = sign * nan) -> Number:
+            number: Number = bits.astype(word)
+            return ((number ^ ((number >> sign_bit) & magnitude)) + shift) << upper
 
-        def bits_at(number: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
-            order = (((number >> upper) - shift) << upper) >> upper
-            bits = order ^ ((order >> 31) & magnitude)
+        def bits_at(number: Number, shift: int = sign * nan) -> Number:
+            own = (((number >> upper) - shift) << upper) >> upper
+            bits = own ^ ((own >> sign_bit) & magnitude)
             return bits.astype(np.int16) if upper else bits
 
         extrema[_combine_code(BUILTINS[name], floats, True), floats] = (
             stored,
-            _combine_code(BUILTINS[of_integers], int32, True),
+            _combine_code(BUILTINS[of_integers], order, True),
             map_code(to_order, stored, "before", True, argument_type="Source", result_type="Element"),
-            map_code(bits_at, int32, "after", True, argument_type="Element", result_type="Result"),
+            map_code(bits_at, order, "after", True, argument_type="Element", result_type="Result"),
         )
     return extrema
 
 
 def by_order(spec: ScanSpec) -> ScanSpec:
-    """Return the same scan over integers in the order of the floats if it is an extremum of floats of up to 32 bits.
+    """Return the same scan over integers in the order of the floats if it is an extremum of floats.
 
     An element is mapped once when it is loaded and once when it is stored. In between, an extremum is one instruction.
     That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result. An
@@ -535,8 +544,8 @@ def by_order(spec: ScanSpec) -> ScanSpec:
         return spec
     if not spec.combine.helpers:  # extrema of floats call one; the first scan of others need not render all helpers
         return spec
-    name = spec.element.fields[0].scalar.name
-    replacement = _extrema(name).get((spec.combine, spec.element)) if name in _FLOATS else None
+    name, shape = spec.element.fields[0].scalar.name, spec.element.fields[0].shape
+    replacement = _extrema(name, shape).get((spec.combine, spec.element)) if name in _FLOATS else None
     if replacement is None or (spec.element.fields[0].storage_bytes < 4 and spec.seeded):
         return spec
     stored, combine, before, after = replacement

@@ -11,6 +11,7 @@ import pytest
 from gpuscan.planning import spec as spec_module
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
+from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.problem import make_problem
 from tests.fakes import gpu, spec
 
@@ -52,17 +53,25 @@ def test_the_neighbour_field_follows_the_element() -> None:
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
-def test_extrema_are_those_of_integers(name: str) -> None:
-    """Assert that float32 is combined in the order of its bits, but not after a map."""
-    x = np.zeros((4, 8, 16), np.float32)
+@pytest.mark.parametrize("bits", [32, 64])
+def test_extrema_are_those_of_integers(name: str, bits: int) -> None:
+    """Assert that floats are combined in the order of their bits, but not after a map."""
+    x = np.zeros((4, 8, 16), f"float{bits}")
     for options in ({"axis": 1}, {"axis": 2}, {"axis": 1, "initial": 0.0}):
         seen = scan_spec(make_problem(x, name, **options), gpu())
-        assert [field.scalar.name for field in seen.element.fields] == ["int32"], options
+        assert [field.scalar.name for field in seen.element.fields] == [f"int{bits}"], options
         assert None not in (seen.before, seen.after)
         assert seen.maps_seeds == seen.seeded == ("initial" in options)
     floats = scan_spec(make_problem(x, name, axis=1, after=lambda v: -v), gpu())
-    assert [field.scalar.name for field in floats.element.fields] == ["float32"]
+    assert [field.scalar.name for field in floats.element.fields] == [f"float{bits}"]
     assert scan_spec(make_problem(x, "add", axis=1), gpu()).before is None
+
+
+@pytest.mark.parametrize(("dtype", "integer"), [(np.float16, "int32"), (np.float32, "int32"), (np.float64, "int64")])
+def test_extrema_of_columns_as_vectors_are_those_of_integers(dtype: type, integer: str) -> None:
+    problem = as_vectors(make_problem(np.zeros((64, 4), dtype), "maximum", axis=0))
+    (field,) = scan_spec(problem, gpu()).element.fields
+    assert (field.scalar.name, field.shape) == (integer, (4,))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
