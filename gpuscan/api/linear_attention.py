@@ -425,7 +425,7 @@ class _Call:
         if part is not None:
             array = array[_within(part, is_state)]
         assert self.device is not None
-        on_device = array if isinstance(array, DeviceArray) else self.device.asarray(np.ascontiguousarray(array))
+        on_device = array if isinstance(array, DeviceArray) else self.device.asarray(array)
         return bindable(contiguous(on_device))
 
 

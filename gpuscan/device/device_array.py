@@ -285,8 +285,6 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
             _write_short(context, owner.buffer, given, array_dtype)
         elif nbytes:
             with context.pause_recording():
-                if given.dtype.newbyteorder("=") == array_dtype or not given.flags.c_contiguous:
-                    given = np.ascontiguousarray(given, array_dtype)
                 upload(context.queue, given, owner.buffer, pool=context.pool, dtype=array_dtype)
     return DeviceArray(context, owner.buffer, given.shape, array_dtype, 0, owner)
 

@@ -169,13 +169,14 @@ def upload(
     pool: BufferPool | None = None,
     dtype: AnyDType | None = None,
 ) -> None:
-    """Write a contiguous array into a buffer, padded to whole 32-bit words.
+    """Write an array into a buffer in C order, padded to whole 32-bit words.
 
     With a pool, a large array goes through a ring of mapped staging buffers: while one is on the bus, the next is
     filled.
 
     Args:
         queue: the queue of the device.
+        array: the array, at any strides.
         buffer: the buffer on the device.
         offset: the byte of the buffer to begin at, a multiple of 4.
         pool: the pool of the staging buffers.
@@ -183,34 +184,50 @@ def upload(
     """
     dtype = array.dtype if dtype is None else dtype
     if pool is None or array.size * dtype.itemsize <= TRANSFERS.single_write_bytes:
-        data = bytes_of(array.astype(dtype, copy=False))
+        data = bytes_of(np.ascontiguousarray(array, dtype))
         if data.nbytes % 4:
             data = np.pad(data, (0, -data.nbytes % 4))
         if data.nbytes:
             queue.write(buffer, offset, data)
         return
+    if not array.flags.c_contiguous and dtype.itemsize * array.shape[-1] % 4:
+        array = np.ascontiguousarray(array)  # parts would begin within words
+    if array.flags.c_contiguous and dtype == array.dtype:
+        array, dtype = bytes_of(array), np.dtype(np.uint8)  # bytes are copied faster than numbers of other sizes
+    elif array.flags.c_contiguous:
+        array = array.reshape(-1)
     usage = webgpu().BufferUsage.MAP_WRITE | webgpu().BufferUsage.COPY_SRC
-    # Bytes are copied faster than numbers of other sizes.
-    items = bytes_of(array) if dtype == array.dtype else array.reshape(-1)
-    item = 1 if dtype == array.dtype else dtype.itemsize
-    size = min(TRANSFERS.staging_bytes, round_up(items.size * item)) // item
-    starts = range(0, items.size, size)
-    with staging_ring(pool, usage, size * item, min(TRANSFERS.staging_depth, len(starts))) as ring:
+    size = min(TRANSFERS.staging_bytes, round_up(array.size * dtype.itemsize))
+    pieces = list(_cut(array, size // dtype.itemsize))
+    with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(pieces))) as ring:
         free = deque((staging, queue.map(staging, write=True)) for staging in ring)
-        for number, start in enumerate(starts):
+        for number, piece in enumerate(pieces):
             staging, mapping = free.popleft()
-            piece = items[start : start + size]
-            nbytes = piece.size * item
+            nbytes = piece.size * dtype.itemsize
             mapping.sync_wait()
-            view = mapping.view(nbytes)
-            copy(view if item == 1 else view.view(dtype), piece)
+            copy(mapping.view(nbytes).view(dtype).reshape(piece.shape), piece)
             mapping.unmap()
             encoder = queue.encoder()
-            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start * item, round_up(nbytes))
+            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset, round_up(nbytes))
             queue.submit(encoder)
-            if number + len(ring) < len(starts):
+            offset += nbytes
+            if number + len(ring) < len(pieces):
                 # It is mapped as soon as this copy is done, and not only after the copies behind it.
                 free.append((staging, queue.map(staging, write=True)))
+
+
+def _cut(array: AnyArray, size: int) -> Iterator[AnyArray]:
+    """Yield the parts of an array of up to `size` items that are neighbours in C order, without axes of length 1."""
+    array = array.squeeze() if array.size > 1 else array.reshape(-1)
+    if array.size <= size:
+        yield array
+        return
+    rows = size // (array.size // len(array))
+    for start in range(0, len(array), max(rows, 1)):
+        if rows:
+            yield array[start : start + rows]
+        else:
+            yield from _cut(array[start], size)
 
 
 def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: AnyArray) -> None:

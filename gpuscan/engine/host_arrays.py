@@ -400,7 +400,7 @@ def memory_order(leaf: AnyArray) -> list[int]:
 def place_on_device(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order."""
     if not transposes_on_device(context, leaf):
-        return upload_array(context, np.ascontiguousarray(leaf))
+        return upload_array(context, leaf)
     array = upload_array(context, leaf.transpose(memory_order(leaf)))
     view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
     return copy_view(view, leaf.shape, leaf.dtype)

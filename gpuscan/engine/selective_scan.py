@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
@@ -114,7 +112,7 @@ def gradient_sources(
                 with context.lock:
                     context.submit([copy], array.nbytes, deferrable=are_owned(array))
             else:
-                upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
+                upload(context.queue, array, into.buffer, 4 * at, context.pool)
     of_input, of_output = (
         weights if isinstance(weights, DeviceArray) else upload_array(context, weights) for weights in (inward, outward)
     )

@@ -46,6 +46,20 @@ def test_every_size_and_offset(device: gs.Device, n: int, monkeypatch: pytest.Mo
             np.testing.assert_array_equal(back, x)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", ">f4", "float64"])
+def test_arrays_of_any_strides(device: gs.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upload views and broadcast arrays in pieces, without a copy of the whole array before."""
+    x = np.random.default_rng(4).integers(0, 200, (5, 36, 7, 44)).astype(dtype)
+    rows = x[0, :, 0]
+    views = [x.T, x[::-1, :, :, ::-1], x[:, ::2], x[..., 1:], x.swapaxes(0, 1), x[:, :1], x.reshape(-1)[::3]]
+    views += [np.broadcast_to(rows, (9, *rows.shape)), np.broadcast_to(rows[:, :1], (36, 900)), rows[3:4]]
+    views.append(np.broadcast_to(x.reshape(-1)[1], (3, 1, 700, 4)))
+    for single_write in (0, 1 << 20):
+        small_transfers(monkeypatch, PIECE, single_write)
+        for view in views:
+            np.testing.assert_array_equal(device.asarray(view).numpy(), view)
+
+
 def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that half-mapped buffers are not used again after a KeyboardInterrupt between two pieces."""
     small_transfers(monkeypatch, PIECE, 0)
