@@ -41,7 +41,7 @@ from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
 from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_number_parameter
 from gpuscan.operators.parameters import Parameter, reveal
-from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
+from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis, together
 from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
@@ -380,8 +380,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             >>> gs.default_device().asarray([1, 2, 3, 4]).reshape(2, -1).tolist()
             [[1, 2], [3, 4]]
         """
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        wanted = resolve_shape(self.shape, given)
+        wanted = resolve_shape(self.shape, together(shape))
         if self.is_contiguous:
             return self if wanted == self.shape else self._view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
@@ -418,8 +417,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             >>> gs.default_device().empty((2, 3, 4), "float32").transpose(2, 0, 1).shape
             (4, 2, 3)
         """
-        given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
-        order = permutation(len(self.shape), given or ())
+        order = permutation(len(self.shape), () if axes and axes[0] is None else together(axes))
         shape, strides = self.shape, self.strides
         return self._view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
 

@@ -22,7 +22,7 @@ from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.parameter_array import ParameterArray, as_float, fill_array, integer_in
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
-from gpuscan.problem.arguments import OnDevice, tuple_of_integers
+from gpuscan.problem.arguments import OnDevice, together, tuple_of_integers
 from gpuscan.sizes import apply, concrete, has_size
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def check_shape(shape: Shape) -> tuple[int, ...]:
         ValueError: a length is negative.
         TypeError: a length is not an integer.
     """
-    axes = tuple_of_integers("shape", shape if isinstance(shape, (tuple, list)) else (shape,))
+    axes = tuple_of_integers("shape", together((shape,)))
     if any(n < 0 for n in axes):
         raise ValueError(f"shape {axes} was passed, but lengths cannot be negative; pass lengths of 0 or more")
     return axes

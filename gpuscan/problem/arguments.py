@@ -73,6 +73,20 @@ def as_integer(value: Any) -> int | None:
     return None
 
 
+def together(given: tuple[object, ...]) -> tuple[object, ...]:
+    """Return what a caller passed one by one, or together in one sequence or array.
+
+    Example:
+        >>> together((2, 3)), together(([2, 3],)), together((2,))
+        ((2, 3), (2, 3), (2,))
+    """
+    if len(given) == 1:
+        (only,) = given
+        if isinstance(only, (tuple, list)) or (isinstance(only, np.ndarray) and only.ndim):
+            return tuple(only)
+    return given
+
+
 def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
     """Return the integers that a caller passed for an argument of this name.
 

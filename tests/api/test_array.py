@@ -394,3 +394,15 @@ def test_what_is_kept_for_later_scans_is_not_in_use(device: gs.Device, exclusive
     device.memory_cleanup()
     gs.scan(x, axis=1, exclusive=exclusive, device=device)
     assert device.memory_usage().bytes_in_use == before
+
+
+def test_shapes_and_axes_as_arrays(device: gs.Device) -> None:
+    """Assert that shapes and orders of axes may be arrays of NumPy, as there."""
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    a, order, shape = device.asarray(x), np.array([2, 0, 1]), np.array([4, -1])
+    assert np.array_equal(a.transpose(order), x.transpose(order))
+    assert np.array_equal(np.transpose(a, order), np.transpose(x, order))
+    assert np.array_equal(a.reshape(shape), x.reshape(shape))
+    assert np.array_equal(np.reshape(a, shape), np.reshape(x, shape))
+    assert device.empty(np.array([2, 5]), np.int8).shape == (2, 5)
+    assert a.reshape(np.array(24)).shape == (24,)
