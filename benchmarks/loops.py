@@ -2,7 +2,7 @@
 
 Each loop runs over arrays on the device. Its GPU time is the sum of its stages, and its wall time runs from the call
 until the device has finished. `jax.lax.scan` takes some microseconds for each step, so it runs fewer steps, and its
-time is scaled up to the whole length. The GPU is busy for half a second before each row.
+time is scaled up to the whole length. The GPU is busy before each run whose GPU time is measured.
 
 Run:  python benchmarks/loops.py [--steps 10000000] [--jax-steps 100000] [--stages] [--device SUBSTRING]
           [--json FILE]
@@ -176,8 +176,8 @@ def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_st
     largest = np.abs(carries).max()
     if np.abs(got.astype(np.float64) - carries).max() > case.rtol * largest:
         raise SystemExit(f"{case.name}: wrong result")
+    seconds = timer.time_call(call)
     stages = gpu_times(device, call)
-    seconds = sum(stages.values())
 
     def finish() -> None:
         call()
