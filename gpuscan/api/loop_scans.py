@@ -612,17 +612,10 @@ def stack_numbers(
 
 def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
     """Return the nodes that the given ones need and that depend on nodes with these indices, those included."""
-    seen: dict[int, Node] = {}
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node.index not in seen:
-            seen[node.index] = node
-            waiting.extend(() if node.index in own else node.args)
     dependent: dict[int, Node] = {}
-    for index in sorted(seen):
-        if index in own or any(arg.index in dependent for arg in seen[index].args):
-            dependent[index] = seen[index]
+    for node in reachable(nodes, own):
+        if node.index in own or any(arg.index in dependent for arg in node.args):
+            dependent[node.index] = node
     return list(dependent.values())
 
 

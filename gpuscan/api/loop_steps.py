@@ -12,7 +12,7 @@ from gpuscan.api.loop_arguments import NodeArray
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.stage import LoopStage, compute_nodes, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
@@ -67,18 +67,7 @@ class Sources:
 
 def cut_inputs(nodes: Sequence[Node], stops: Mapping[int, object]) -> list[Node]:
     """Return the first nodes with an array, and the inputs without one, that nodes are computed from."""
-    seen: dict[int, Node] = {}
-    waiting, cut = list(nodes), []
-    while waiting:
-        node = waiting.pop()
-        if node.index in seen:
-            continue
-        seen[node.index] = node
-        if node.index in stops or node.op == "input":
-            cut.append(node)
-        else:
-            waiting.extend(node.args)
-    return sorted(cut, key=lambda node: node.index)
+    return [node for node in reachable(nodes, stops) if node.index in stops or node.op == "input"]
 
 
 def find_loop_steps(

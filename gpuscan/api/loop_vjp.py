@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.call_device import takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, NodeArray, loop_arguments
-from gpuscan.api.loop_scans import LoopRun, part_of
+from gpuscan.api.loop_scans import LoopRun, part_of, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Element, Field
 from gpuscan.errors import abbreviate
@@ -155,13 +155,8 @@ class _Backward:
                     f"pass "
                     "arrays of one shape"
                 )
-            gradients.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
+            gradients.append(array if isinstance(array, Array) else self.forward.move_to_device(array))
         return gradients
-
-    def _move(self, array: object) -> SomeArray:
-        device = self.arguments.device
-        assert device is not None
-        return new_array(device, np.asarray(array, order="C"))
 
     def run(self) -> tuple[object, object]:
         """Return the gradients of init and of xs."""
@@ -265,16 +260,11 @@ class _Backward:
             if own[0] not in numbers:
                 leaves.append(None)
                 continue
-            whole = self._join([numbers[state_index] for state_index in own], field)
+            gradients = [numbers[state_index] for state_index in own]
+            # A single number is rounded to its type after the sum.
+            whole = stack_numbers(gradients, field, others) if field.shape else gradients[0]
             leaves.append(self._sum(whole, tuple(np.shape(leaf)), field))
         return step.carry.structure.build_bundle(leaves)
-
-    def _join(self, numbers: Sequence[SomeArray], field: Field) -> SomeArray:
-        others = self.arguments.others
-        if not field.shape:
-            return numbers[0]
-        stacked = np.concatenate([number.reshape((*others, 1)) for number in numbers], axis=-1)
-        return stacked.reshape((*others, *field.shape))
 
     def _sum(self, whole: object, shape: tuple[int, ...], field: Field) -> SomeArray | np.generic:
         """Return the gradient of an array of init, which was broadcast to the other axes."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.array_indices import take_checked_indices
 from gpuscan.api.call_device import Devices, find_first_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import Arguments, launchable, launchable_with
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import upload_array
-from gpuscan.engine.array_indices import IndexedArray, take
 from gpuscan.engine.counting import search
 from gpuscan.engine.element_copy import contiguous, duplicate
 from gpuscan.engine.elementwise import broadcast
@@ -136,7 +136,7 @@ def _repeat(x: object, repeats: object, *, axis: int | None = None, device: Devi
         repeated = [_repeat_all(array, counts, resolved_axis) for array in arrays]
     else:
         entries = _find_entries(call_device, counts)
-        repeated = [_take_entries(array, entries, resolved_axis) for array in arrays]
+        repeated = [take_checked_indices(array, entries, resolved_axis) for array in arrays]
     if on_device:
         return structure.build_bundle(repeated)
     moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(repeated, shaped, strict=True)]
@@ -225,18 +225,3 @@ def _find_entries(device: Device, counts: SomeArray | _Ends) -> Array:
     else:
         ends = upload_array(device._context, sums.astype(np.uint32))
     return Array._of(device, search(ends, total, right=True))
-
-
-def _take_entries(array: Array, entries: Array, axis: int) -> Array:
-    """Return the entries of an axis at these indices, which are right."""
-    shape = (*array.shape[:axis], entries.size, *array.shape[axis + 1 :])
-    own = tuple(0 if i == axis else step for i, step in enumerate(array.strides))
-    indexed = IndexedArray(
-        array=array,
-        shape=shape,
-        strides=own,
-        index_strides=tuple(1 if i == axis else 0 for i in range(array.ndim)),
-        rows=((array.shape[axis], array.strides[axis]),),
-        flat_indices=entries,
-    )
-    return Array._of(array.device, take(indexed))

@@ -494,7 +494,7 @@ def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, P
                 # Before the caller can write to the chunk, or to its results.
                 seeds = as_seeds(after_last(plain, [row[-1] for row in spans[-1]]))
         rows = spans[0] if len(spans) == 1 else [np.concatenate(parts) for parts in zip(*spans, strict=True)]
-        yield in_form_of(problem, x, finish_results(problem, rows))
+        yield in_form_of(problem, x, reference.to_storage(problem, rows))
         following = next(others, None)
 
 
@@ -528,18 +528,6 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
             f"chunk {number} has the elements {describe_dtypes(problem)}, the first one {describe_dtypes(first)}; all "
             "chunks must have the same. Convert them to one dtype, such as np.result_type of all"
         )
-
-
-def finish_results(problem: Problem, rows: Leaves) -> Leaves:
-    """Return the results of what was combined: mapped by `after`, and rounded."""
-    with np.errstate(all="ignore"):
-        if problem.after is not None:
-            rows = reference.apply_after(problem, rows)
-        fields = zip(rows, problem.destination.fields, strict=True)
-        return [
-            reference.broadcast_values(row, field.scalar.dtype, (problem.row_length, *field.shape))
-            for row, field in fields
-        ]
 
 
 def after_last(problem: Problem, carry: list[object]) -> list[Any]:

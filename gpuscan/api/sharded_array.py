@@ -490,7 +490,7 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
     structure, fields = problem.destination.structure, problem.destination.fields
     shape = tuple(n for i, n in enumerate(whole_shape(problem, first)) if i != problem.axis)
     if divided:
-        reduced = reduce_shards(in_order(shards, problem.reverse), _finish_rows)
+        reduced = reduce_shards(in_order(shards, problem.reverse), reference.to_storage)
         shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(reduced, fields, strict=True)]
         return assemble_arrays(structure, shaped, axes=len(shape))
     parts = scan_apart(shards, "auto")
@@ -499,16 +499,6 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
         lead = tuple(n for i, n in enumerate(shard_problem.shape) if i != shard_problem.axis)
         viewed.append([array._view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
     return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
-
-
-def _finish_rows(problem: Problem, values: Sequence[AnyArray]) -> list[AnyArray]:
-    """Return results of rows: mapped by `after`, and rounded."""
-    with np.errstate(all="ignore"):
-        rows = values if problem.after is None else reference.apply_after(problem, values)
-        return [
-            reference.broadcast_values(row, field.scalar.dtype, (problem.rows, *field.shape))
-            for row, field in zip(rows, problem.destination.fields, strict=True)
-        ]
 
 
 def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> object:

@@ -126,16 +126,9 @@ def copy_nodes(nodes: Sequence[Node], graph: Graph, replacements: Mapping[Node, 
         replacements: nodes of the other graph to use in place of some nodes. Every input needs one.
     """
     copies = {node.index: other for node, other in replacements.items()}
-    needed: dict[int, Node] = {}
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node.index not in copies and node.index not in needed:
-            needed[node.index] = node
-            waiting.extend(node.args)
-    for index in sorted(needed):
-        node = needed[index]
-        copies[index] = _again(graph, node, [copies[arg.index] for arg in node.args])
+    for node in reachable(nodes, copies):
+        if node.index not in copies:
+            copies[node.index] = _again(graph, node, [copies[arg.index] for arg in node.args])
     return [copies[node.index] for node in nodes]
 
 

@@ -15,7 +15,7 @@ name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -268,13 +268,17 @@ def needs_widening(nodes: Iterable[Node]) -> bool:
     return False
 
 
-def reachable(results: Sequence[Node]) -> list[Node]:
-    """Return every node that the results need. Arguments stand before the nodes that use them."""
+def reachable(results: Sequence[Node], stops: Container[int] = ()) -> list[Node]:
+    """Return every node that the results need. Arguments stand before the nodes that use them.
+
+    Args:
+        stops: the indices of nodes whose arguments are not needed.
+    """
     nodes: dict[int, Node] = {}
     waiting = list(results)
     while waiting:
         node = waiting.pop()
         if node.index not in nodes:
             nodes[node.index] = node
-            waiting.extend(node.args)
+            waiting.extend(() if node.index in stops else node.args)
     return [nodes[index] for index in sorted(nodes)]

@@ -132,9 +132,7 @@ def reduce_key_runs(problem: Problem) -> tuple[Array, list[Array]]:
 def store_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
     """Return the results of no elements: the seeds, mapped by `after`."""
     fields = problem.element.fields
-    wide = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(seeds, fields, strict=True)]
-    with np.errstate(all="ignore"):
-        return to_storage(problem, wide)
+    return to_storage(problem, [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(seeds, fields, strict=True)])
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:
@@ -303,10 +301,11 @@ def index_dtype(problem: Problem) -> type[np.int32 | np.int64]:
 def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     """Return the destination's arrays: elements in compute form, mapped by `after` and rounded."""
     axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
-    if problem.after is not None:
-        wide = apply_after(problem, wide)
-    fields = problem.destination.fields
-    return [broadcast_values(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
+    with np.errstate(all="ignore"):
+        if problem.after is not None:
+            wide = apply_after(problem, wide)
+        fields = problem.destination.fields
+        return [broadcast_values(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
 
 
 def apply_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:

@@ -10,7 +10,7 @@ overflows for some state below m is refused. Products of numbers below m must fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -133,18 +133,25 @@ def _modulus(part: StepPart) -> int:
     """
     moduli: set[int] = set()
     for result in part.results:
-        waiting = [result]
-        while waiting:
-            node = waiting.pop()
+        for node in _alternatives(part, result):
             if node.op == "remainder" and part.varies(node) and node.args[1].is_constant:
                 moduli.add(int(node.args[1].value))
-            elif node.op in ("cast", "select") and part.varies(node):
-                waiting += node.args[-2:] if node.op == "select" else node.args
             elif part.varies(node) and node not in part.states:
                 raise LeavesClassError(result, rank=-1)
     if len(moduli) != 1 or min(moduli) < 1:
         raise LeavesClassError(part.results[0], rank=-1)
     return moduli.pop()
+
+
+def _alternatives(part: StepPart, *results: Node) -> Iterator[Node]:
+    """Yield the numbers that results are chosen from, behind conversions."""
+    waiting = list(results)
+    while waiting:
+        node = waiting.pop()
+        if part.varies(node) and node.op in ("cast", "select"):
+            waiting += node.args[-2:] if node.op == "select" else node.args
+        else:
+            yield node
 
 
 def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
@@ -223,29 +230,12 @@ def _check_constants(part: StepPart, modulus: int) -> None:
         LeavesClassError: one of them may be larger, or negative.
     """
     intervals = intervals_of(reachable(part.results))
-    waiting = list(part.results)
-    while waiting:
-        node = waiting.pop()
-        if not part.varies(node):
-            low, high = intervals[node.index]
-            if low is None or high is None or not 0 <= low <= high < modulus:
-                raise LeavesClassError(
-                    _remainder_of(part), f"is chosen or a number that may be {modulus} or more", rank=1
-                )
-        elif node.op in ("cast", "select"):
-            waiting += node.args[-2:] if node.op == "select" else node.args
-
-
-def _may_keep(part: StepPart) -> bool:
-    """Return True if a result may be an old number, without a remainder."""
-    waiting = list(part.results)
-    while waiting:
-        node = waiting.pop()
-        if node in part.states:
-            return True
-        if node.op in ("cast", "select"):
-            waiting += node.args[-2:] if node.op == "select" else node.args
-    return False
+    for node in _alternatives(part, *part.results):
+        if part.varies(node):
+            continue
+        low, high = intervals[node.index]
+        if low is None or high is None or not 0 <= low <= high < modulus:
+            raise LeavesClassError(_remainder_of(part), f"is chosen or a number that may be {modulus} or more", rank=1)
 
 
 @lru_cache(maxsize=64)
@@ -269,7 +259,7 @@ def derive(part: StepPart) -> LoopStage:
     is_below = _below(modulus)
     starts_inside = all(values is not None and arrays_hold(is_below, values) for values in part.initial)
     starts_inside = starts_inside and bool(part.initial)
-    if not starts_inside and _may_keep(part):
+    if not starts_inside and any(node in part.states for node in _alternatives(part, *part.results)):
         raise LeavesClassError(
             _remainder_of(part), f"is not taken of a first state that may be outside of 0 to {modulus - 1}", rank=1
         )

@@ -292,14 +292,7 @@ class _Functions:
 
     def _between(self, node: Node, total: Node) -> list[Node]:
         """Return the nodes that compute a function of t."""
-        seen = {total}
-        waiting = [node]
-        while waiting:
-            inner = waiting.pop()
-            if inner not in seen:
-                seen.add(inner)
-                waiting.extend(inner.args)
-        return sorted(seen, key=lambda inner: inner.index)
+        return reachable([node, total], [total.index])
 
     def _values(self, node: Node, total: Node, numbers: AnyArray) -> AnyArray:
         """Return a function of t for some integers, as the step computes it."""
