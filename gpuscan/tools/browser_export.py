@@ -13,7 +13,7 @@ import click
 import gpuscan
 from gpuscan.array_types import AnyDType
 from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter, ParamType
-from gpuscan.tools.output import fail_to_write
+from gpuscan.tools.output import usage_errors
 
 
 class FunctionType(ParamType):
@@ -86,16 +86,8 @@ def export_and_describe(
         raise click.UsageError(
             "--mask was passed without --compact. Pass both to export a compaction, or leave out --mask."
         )
-    try:
+    with usage_errors(folder):
         gpuscan.export(folder, op, dtype, compact=mask or compact, **options)
-    except FileExistsError as error:
-        raise click.UsageError(str(error)) from error
-    except OSError as error:
-        fail_to_write(folder, error)
-    except gpuscan.GpuscanError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     ways = dict.fromkeys(variant["strategy"] for variant in plan["variants"])
     return (

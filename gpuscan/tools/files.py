@@ -21,7 +21,7 @@ from gpuscan.engine.progress import Progress, watch_progress
 from gpuscan.replaced_file import replace_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.option_types import gpu_device
-from gpuscan.tools.output import fail_to_write, table_console
+from gpuscan.tools.output import table_console, usage_errors
 
 # Arrays of more bytes than this are read and written piece by piece.
 STREAMED_BYTES = 64 << 20
@@ -160,19 +160,6 @@ def print_profile(profile: Profile) -> None:
         time = f"{sum(seconds) * 1e3:.3f} ms" if seconds else "no timestamps"
         table.add_row(stage, strategy, str(len(alike)), str(sum(span.elements for span in alike)), time)
     table_console().print(table)
-
-
-@contextmanager
-def usage_errors(target: Path) -> Iterator[None]:
-    """Say which errors of a scan are the command line's: its options do not go with the array."""
-    try:
-        yield
-    except gpuscan.GpuscanError:
-        raise
-    except OSError as error:
-        fail_to_write(target, error)
-    except (TypeError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
 
 
 def scan_in_pieces(array: AnyArray, path: Path, progress: Progress, **options: Any) -> None:

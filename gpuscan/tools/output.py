@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
@@ -10,7 +12,7 @@ import click
 
 from gpuscan.device.adapters import ADAPTER_VARIABLE
 from gpuscan.device.backends import BACKEND_VARIABLE
-from gpuscan.errors import AdapterNotFoundError, OperatorError, StrategyError, UnsupportedDtypeError
+from gpuscan.errors import AdapterNotFoundError, GpuscanError, OperatorError, StrategyError, UnsupportedDtypeError
 from gpuscan.replaced_file import replace_file
 
 if TYPE_CHECKING:
@@ -52,6 +54,19 @@ def fail_to_write(path: Path, error: OSError) -> Never:
 def fail_to_read(path: Path, error: OSError) -> Never:
     """Raise the error of a file that cannot be read (exit code 1)."""
     raise click.ClickException(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@contextmanager
+def usage_errors(target: Path) -> Iterator[None]:
+    """Say which errors of a scan are the command line's: its options do not go with the array."""
+    try:
+        yield
+    except GpuscanError:
+        raise
+    except (FileExistsError, TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        fail_to_write(target, error)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -63,7 +63,10 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
         limits = _limits(bounded[node])
         before = len(graph.nodes)
         if node.op == "select" and limits is not None:
-            low, high = _passing_over_nan(graph, *limits)
+            low, high = (
+                limit if limit is None or limit.is_constant else pass_over_nan(graph, limit, name)
+                for limit, name in zip(limits, ("maximum", "minimum"), strict=True)
+            )
             new = rewritten[bounded[node].base]
             new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
             new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
@@ -117,16 +120,12 @@ def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:
     return False
 
 
-def _passing_over_nan(graph: Graph, low: Node | None, high: Node | None) -> tuple[Node | None, Node | None]:
-    """Return bounds that do not bound where they are NaN, as comparisons with NaN do not hold."""
-    limits = []
-    for limit, nothing in ((low, -np.inf), (high, np.inf)):
-        number = limit
-        if limit is not None and limit.scalar.kind == "float" and not limit.is_constant:
-            is_missing = graph.apply("isnan", (limit,), BOOL)
-            number = graph.select(is_missing, graph.constant(nothing, limit.scalar), limit)
-        limits.append(number)
-    return limits[0], limits[1]
+def pass_over_nan(graph: Graph, limit: Node, name: str) -> Node:
+    """Return the limit of a ``"maximum"`` or ``"minimum"`` as one that does not bound where it is NaN."""
+    if limit.scalar.kind != "float":
+        return limit
+    nothing = graph.constant(-np.inf if name == "maximum" else np.inf, limit.scalar)
+    return graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)
 
 
 def _bounds_of(node: Node, bounded: Mapping[Node, _Bounded], varying: Set[int]) -> _Bounded:

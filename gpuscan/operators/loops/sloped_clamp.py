@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.loops.canonical import pass_over_nan
 from gpuscan.operators.loops.max_times import is_nonnegative
 from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
@@ -33,7 +34,6 @@ from gpuscan.operators.loops.stage import (
     constant_choice,
     constant_of_choice,
     exponent_of,
-    pass_over_nan,
     power_of_two,
 )
 from gpuscan.operators.loops.tropical import check_same_nan, is_beyond

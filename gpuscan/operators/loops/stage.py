@@ -462,11 +462,3 @@ def chosen_extremum(node: Node) -> tuple[str, Node, Node] | None:
         elif chosen_by != difference:
             return None
     return "maximum" if greater else "minimum", yes, no
-
-
-def pass_over_nan(graph: Graph, limit: Node, name: str) -> Node:
-    """Return the limit of a ``"maximum"`` or ``"minimum"`` as one that does not bound where it is NaN."""
-    if limit.scalar.kind != "float":
-        return limit
-    nothing = graph.constant(-np.inf if name == "maximum" else np.inf, limit.scalar)
-    return graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)

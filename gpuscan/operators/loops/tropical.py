@@ -24,6 +24,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar
 from gpuscan.operators.expression_graph import BOOL, Node, is_nan
+from gpuscan.operators.loops.canonical import pass_over_nan
 from gpuscan.operators.loops.semirings import INT32, INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -37,7 +38,6 @@ from gpuscan.operators.loops.stage import (
     constant_choice,
     constant_of_choice,
     either,
-    pass_over_nan,
 )
 from gpuscan.operators.traced_array import Number
 from gpuscan.operators.traced_ufuncs import INTEGERS
