@@ -23,6 +23,7 @@ from tests.harness.calls import (
     NEW_EACH_STAGE,
     NEW_FIRST,
     Counted,
+    assign,
     results_of,
 )
 from tests.harness.devices import as_gpu_of_programs, count_programs, distrust, poison, timeouts_apart
@@ -614,19 +615,13 @@ def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch:
     check(indices[0])
 
 
-def assign_at(array: Any, index: Any, value: Any) -> Any:
-    """Return the array after an assignment."""
-    array[index] = value
-    return array
-
-
 # Calls that wait for the GPU, with the programs that they launch and the reads that they wait for.
 WAITING: dict[str, tuple[Callable[[Arguments], Any], int, int]] = {
     "reduce groups": (lambda a: gs.reduce(a.i, groups=a.labels), 3, 1),
     "bincount": (lambda a: gs.bincount(a.keys), 1, 1),
     "weighted bincount": (lambda a: gs.bincount(a.keys, weights=a.f), 3, 2),
     "histogram": (lambda a: gs.histogram(a.f), 4, 3),
-    "assigned to a mask": (lambda a: assign_at(a.j.copy(), a.mask, a.i[a.mask]), 4, 2),
+    "assigned to a mask": (lambda a: assign(a.j.copy(), a.mask, a.i[a.mask]), 4, 2),
     "allclose": (lambda a: np.allclose(a.f, a.g), 2, 1),
     "array_equal": (lambda a: np.array_equal(a.f, a.f), 3, 1),
     "item": (lambda a: a.i.sum().item(), 1, 1),

@@ -13,7 +13,7 @@ import pytest
 import gpuscan as gs
 from tests.api.test_new_floats import NEW_FLOAT, outcome, trace_each_time
 from tests.harness.builds import count_waits
-from tests.harness.calls import FIRST, NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, results_of
+from tests.harness.calls import FIRST, NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, assign, results_of
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 
@@ -125,12 +125,6 @@ POSITIONS: dict[str, Callable[[dict[str, Any], Any, int], Any]] = {
     "assigned slice": lambda of, a, k: assign(a, np.s_[k : 2 * k + 9], a[:9][:1]),
     "median": lambda of, a, k: gs.median(a[: 200 + k].astype(np.float32), **of),
 }
-
-
-def assign(array: Any, index: Any, value: Any) -> Any:
-    """Return the array after an assignment."""
-    array[index] = value
-    return array
 
 
 @pytest.mark.parametrize("kind", POSITIONS)

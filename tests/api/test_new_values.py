@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import count_waits
-from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, results_of
 from tests.harness.devices import count_programs
 from tests.oracle import Array, affine, assert_same
 
@@ -51,6 +51,7 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "share": lambda rng: rng.integers(0, 64) / 64,
     "shares": lambda rng: rng.integers(0, 64, 3) / 64,
     "edges": lambda rng: np.sort(rng.choice(np.arange(-20, 20), 9, replace=False)) + 0.5,
+    "sign": lambda rng: float(rng.integers(-1, 2)),
     "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
     "doubles": lambda rng: rng.integers(-9, 9, 32).astype(np.float64),
     "signs": lambda rng: rng.choice([-1, 1], (32, 1)).astype(np.float32),
@@ -70,18 +71,13 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
 }
 
 
-def assign(array: Any, index: Any, value: Any) -> Any:
-    """Return the array after an assignment."""
-    array[index] = value
-    return array
-
-
 def copy_where(array: Any, value: Any, mask: Any) -> Any:
     """Return the array after a copy to the elements of a mask."""
     np.copyto(array, value, where=mask)
     return array
 
 
+ADD_VECTORS = gs.operator(lambda l, r: l + r, element_axes=1)
 # Each call, and the values that it takes.
 Call: TypeAlias = tuple[Callable[..., Any], str]
 CALLS: dict[str, Call] = {
@@ -96,6 +92,12 @@ CALLS: dict[str, Call] = {
     "integer among integers": (lambda a, k: a.i + k, "integer"),
     "integer among bytes": (lambda a, k: a.groups * k, "count"),
     "integer on the left": (lambda a, k: k - a.x, "integer"),
+    "float among floats": (lambda a, k: a.x * k, "float"),
+    "NumPy's float on the left": (lambda a, k: k - a.x, "float32"),
+    "float as an exponent": (lambda a, k: abs(a.signs) ** (k / 64), "float"),
+    "float of a function": (lambda a, k: np.maximum(a.x, k), "float"),
+    "choice of a float": (lambda a, k: np.where(a.positive, a.x, k), "float"),
+    "bounds": (lambda a, k: np.clip(a.x, -abs(k), abs(k)), "float"),
     "exponent": (lambda a, k: a.signs ** (k + 5), "count"),
     "remainder": (lambda a, k: a.i % k, "count"),
     "comparison": (lambda a, k: a.i < k, "integer"),
@@ -129,6 +131,17 @@ CALLS: dict[str, Call] = {
     "initial and a total": (lambda a, k: gs.scan(a.x, initial=k, return_total=True, **a.on), "float"),
     "initial everywhere": (lambda a, k: gs.scan(a.x, initial=k, reproducible="everywhere", **a.on), "float"),
     "initial of a compensated sum": (lambda a, k: gs.scan(a.x, initial=k, compensated=True, **a.on), "float"),
+    "initial of half": (lambda a, k: gs.scan(a.x.astype(np.float16), "minimum", initial=k, **a.on), "float"),
+    "initial of complex": (lambda a, k: gs.scan(a.x.astype(np.complex64), initial=k, **a.on), "float"),
+    "initial of vectors": (lambda a, k: gs.scan(a.rows, ADD_VECTORS, initial=k, **a.on), "float"),
+    "initial of exponents": (
+        lambda a, k: gs.scan(a.x, np.logaddexp, after=lambda v: v > 10, initial=k, **a.on),
+        "float",
+    ),
+    "initial with maps": (
+        lambda a, k: gs.scan(a.x, initial=k, before=lambda v: v * 2, after=lambda v: v + 1, **a.on),
+        "float",
+    ),
     "reduce": (lambda a, k: gs.reduce(a.x, "maximum", initial=k, **a.on), "float"),
     "reduce rows": (lambda a, k: gs.reduce(a.rows, axis=1, initial=k, **a.on), "row"),
     "reduce groups from a number": (
@@ -146,7 +159,15 @@ CALLS: dict[str, Call] = {
     ),
     "gradient of a product": (lambda a, k: gs.scan_vjp(a.signs, a.x, a.x, "multiply", initial=k), "float"),
     "listed initial": (lambda a, k, j: gs.scan(a.rows[:2], axis=1, initial=[k, j], **a.on), "float float"),
-    "gate": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=1, **a.on), "signs"),
+    "sum of columns": (lambda a, k: np.sum(a.rows, axis=0, initial=k), "float"),
+    "gate": (lambda a, k: gs.linear_recurrence(k, a.x, **a.on), "sign"),
+    "gate of columns": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=0, reverse=True, **a.on), "sign"),
+    "gate of half": (lambda a, k: gs.linear_recurrence(k, (a.signs / 8).astype(np.float16), **a.on), "sign"),
+    "gates": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=1, **a.on), "signs"),
+    "gradient of a gate": (
+        lambda a, k: gs.linear_recurrence_vjp(k, a.rows, a.others, axis=1)[:2],
+        "sign",
+    ),
     "first state": (lambda a, k: gs.linear_recurrence(a.signs, a.x, initial=k, **a.on), "float"),
     "first states": (lambda a, k: gs.linear_recurrence(a.others, a.rows, axis=1, initial=k, **a.on), "row"),
     "gradient of first states": (
@@ -197,6 +218,11 @@ CALLS: dict[str, Call] = {
     "assigned numbers": (lambda a, i, x: assign(a.out, i, x[:10].repeat(4)), "unique row"),
     "assigned to a list": (lambda a, i, k: assign(a.out, i, k), "list float"),
     "assigned to a mask": (lambda a, m, k: assign(a.out, m, k), "mask float"),
+    "float assigned to a slice": (lambda a, k: assign(a.out, np.s_[3:9], k), "float"),
+    "float assigned to columns": (lambda a, k: assign(a.others, np.s_[:, 3], k), "float"),
+    "assigned to half": (lambda a, k: assign(a.x.astype(np.float16), ..., k), "float"),
+    "assigned to complex": (lambda a, k: assign(a.x.astype(np.complex64), np.s_[::2], k), "float"),
+    "filled with a float": (lambda a, k: np.full_like(a.x, k), "float"),
     "assigned to a slice": (lambda a, x: assign(a.out, np.s_[3:35], x), "doubles"),
     "quantile": (lambda a, q: gs.quantile(a.x, q, **a.on), "share"),
     "quantiles": (lambda a, q: gs.quantile(a.rows, q, axis=1, **a.on), "shares"),

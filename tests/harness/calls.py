@@ -63,3 +63,9 @@ def results_of(value: Any) -> list[Array]:
     if isinstance(value, (tuple, list)):
         return [array for part in value for array in results_of(part)]
     return [np.asarray(value)]
+
+
+def assign(array: Any, index: Any, value: Any) -> Any:
+    """Return the array after an assignment."""
+    array[index] = value
+    return array
