@@ -17,7 +17,7 @@ from gpuscan.operators.code import combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.column_tiles import column_tile, takes_vectors
+from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.heuristics import CPU, GPU
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
@@ -85,56 +85,6 @@ def test_long_rows_of_any_length_get_tiles_of_their_own() -> None:
         assert not tile_shape(spec(**rows), gpu(), subgroups=False).per_row
 
 
-def test_long_chains_of_columns_get_taller_tiles() -> None:
-    def tile(*dtypes: str, length: int) -> ColumnTile:
-        return column_tile(spec(*dtypes, rows=512, row_length=length, inner=512), gpu())
-
-    assert tile("float32", "float32", length=131_072).height > tile("float32", "float32", length=2048).height
-    assert tile("float32", "float32", "float32", length=131_072).rows * 3 <= GPU.column_register_words
-    assert tile("uint8", length=131_072).columns < tile("uint8", length=2048).columns
-
-
-@pytest.mark.parametrize(
-    "shape", [(1, 883_011, 38), (2, 409_200, 41), (1, 77_672, 432), (1, 14_284, 2349), (1, 2000, 40)]
-)
-def test_few_and_long_chains_of_tiles_are_divided(shape: tuple[int, int, int]) -> None:
-    """Assert that workgroups are whole subgroups, and nearly all lanes have columns."""
-    outer, length, inner = shape
-    tile = column_tile(spec(rows=outer * inner, row_length=length, inner=inner), gpu())
-    assert tile.workgroup_size % 32 == 0
-    lines = outer * inner
-    assert lines > GPU.max_busy_lanes * tile.columns * -(-lines // tile.columns)
-
-
-BINDINGS = {"max-storage-buffer-binding-size": 1 << 30}
-
-
-def test_long_operators_are_not_repeated_for_many_columns() -> None:
-    """Assert that few columns are vectors, unless the operator would fill the shader."""
-
-    def are_vectors(op: str, columns: int) -> bool:
-        zeros = np.broadcast_to(np.float32(0), (1 << 20, columns))
-        return takes_vectors(make_problem(zeros, op, axis=0), gpu(limits=LIMITS | BINDINGS))
-
-    assert are_vectors("add", 4 * GPU.max_long_vector)
-    assert are_vectors("logaddexp", GPU.max_long_vector)
-    assert not are_vectors("logaddexp", GPU.max_long_vector + 1)
-
-
-def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
-    """Assert that shorter columns waste no loads, and that the number of columns does not decide the order."""
-
-    def rows(*dtypes: str, length: int = 2048, inner: int = 1536, outer: int = 8) -> int:
-        return column_tile(spec(*dtypes, rows=outer * inner, row_length=length, inner=inner), gpu()).rows
-
-    assert ((1, rows("float32")), (2, rows("uint64"))) == GPU.deep_column_rows[:2]
-    assert rows("float32", length=1000) < rows("float32")
-    assert rows("float32", "float32") < rows("uint64"), "the results of two fields take registers, too"
-    assert rows("uint8") < rows("float32"), "chunks of four columns"
-    for length in (2048, 4096):
-        assert rows("float32", length=length, outer=1, inner=64) == rows("float32", length=length)
-
-
 def test_short_columns_are_held_as_a_whole() -> None:
     """Assert that no tile waits for another, and that invocations exchange few totals where there are enough."""
 
@@ -152,15 +102,6 @@ def test_short_columns_are_held_as_a_whole() -> None:
     marked = tile(50, 1 << 23, has_segment_bits=True)
     assert marked.height >= 50
     assert marked.rows <= 32, "the marks of an invocation are one word"
-
-
-def test_head_flags_of_columns_take_no_registers_unless_they_are_counted() -> None:
-    def tile(**options: bool) -> ColumnTile:
-        return column_tile(spec(rows=8 * 1536, row_length=2048, inner=1536, **options), gpu())
-
-    assert tile(has_segment_bits=True).rows * tile(has_segment_bits=True).chunk <= tile().rows * tile().chunk
-    counted = tile(has_segment_bits=True, cuts_columns_alike=True, keep_last_only=True)
-    assert counted.rows < tile(has_segment_bits=True).rows
 
 
 def test_gradients_down_columns_take_more_invocations() -> None:
@@ -225,18 +166,6 @@ def test_chunks_fill_whole_words() -> None:
     assert min_chunk(spec("int8", "int32").source) == 4
     assert min_chunk(spec("uint8", shapes=[(3,)]).source) == 4
     assert min_chunk(spec("uint8", shapes=[(2,)]).source) == 2
-
-
-def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
-    for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
-        tiles = [tile_shape(spec(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
-        sizes = [tile.tile_size for tile in tiles]
-        if adapter.progress_later:
-            del sizes[4]  # 2^22: its tiles all run together, and are longer
-        assert sizes == sorted(sizes)
-        assert tiles[0].steps == 1
-        assert sizes[-1] >= 8192
-        assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
 
 
 def test_long_operators_take_few_steps_and_join_once() -> None:
@@ -382,13 +311,6 @@ def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, ava
     assert workgroup_bytes(stage.kernel) <= available_bytes
     with pytest.raises(UnsupportedDtypeError, match="Pass smaller elements"):
         check_workgroup_memory(stage.kernel, adapter)
-
-
-def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
-    tile = tile_shape(spec(row_length=2**22), software())
-    assert tile.subgroup_size == 0
-    assert tile.chunk >= 32
-    assert tile_shape(spec(row_length=10), software()).chunk == 1
 
 
 def test_subgroups_can_be_left_out() -> None:
