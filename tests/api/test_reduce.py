@@ -144,19 +144,6 @@ def test_dtype_and_errors(device: gs.Device) -> None:
         gs.reduce(np.ones(3, bool), device=device)
 
 
-def test_structured_and_named(device: gs.Device) -> None:
-    record = np.zeros(100, [("value", np.uint32), ("valid", np.uint32)])
-    record["value"], record["valid"] = np.arange(100), np.arange(100) % 7 == 0
-
-    def later(l: Any, r: Any) -> Any:
-        return {"value": np.where(r["valid"] != 0, r["value"], l["value"]), "valid": l["valid"] | r["valid"]}
-
-    for where in (device, "numpy"):
-        got = gs.reduce(record, later, device=where)
-        assert got.dtype == record.dtype
-        assert (int(got["value"]), int(got["valid"])) == (98, 1)
-
-
 @pytest.mark.parametrize("where", ["the adapter", "numpy"])
 @pytest.mark.parametrize("initial", [None, np.float32(-0.0)])
 def test_sums_of_negative_zeros(device: gs.Device, where: str, initial: np.float32 | None) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import wgpu
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.harness.scans import device_marks, make_problem, scan_with
+from tests.harness.scans import make_problem, scan_with
 from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
@@ -152,18 +151,6 @@ def test_in_pieces(device: gs.Device) -> None:
         assert_same(got, whole, strategy)
 
 
-@pytest.mark.parametrize("length", [600_001, 614_400])
-def test_larger_than_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
-    """Scan an array and its segment bits in pieces, on a device that binds 1 MiB at most."""
-    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
-    rng = np.random.default_rng(7)
-    x, offsets = numbers(rng, "uint32", length), cut(rng, length, 500)
-    for reverse in (False, True):
-        wanted = gs.scan(x, segments=offsets, reverse=reverse, device="numpy")
-        assert_same(gs.scan(small.asarray(x), reverse=reverse, segments=offsets), wanted, reverse)
-        assert_same(gs.scan(small.asarray(x), reverse=reverse, keys=keys_of(offsets)), wanted, reverse)
-
-
 def test_structured_bundles_and_maps(device: gs.Device) -> None:
     rng = np.random.default_rng(5)
     x = rng.integers(0, 100, 2000, dtype=np.int16)
@@ -237,13 +224,3 @@ def test_many_offsets_of_numpy(device: gs.Device) -> None:
     offsets[250_000] = offsets[249_999] - 1
     with pytest.raises(ValueError, match=r"segments decrease from .* at index 249999"):
         gs.scan(a, segments=offsets)
-
-
-def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
-    """Assert that mark_segments.wgsl and mark_keys.wgsl agree with their twin on NumPy."""
-    rng = np.random.default_rng(6)
-    for length, reverse in itertools.product((1, 31, 32, 33, 5000), (False, True)):
-        offsets = cut(rng, length, 1 + length // 7)
-        for cuts in ({"segments": offsets}, {"keys": keys_of(offsets, np.uint8)}):
-            made, wanted = device_marks(device, (length,), 0, reverse, False, **cuts)
-            assert_same(made, wanted, (length, reverse))

@@ -67,22 +67,6 @@ def test_sizes_about_the_limit(device: gs.Device) -> None:
             assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
 
 
-def test_other_options_and_layouts(device: gs.Device) -> None:
-    """Make calls twice each, with options, layouts and elements that need more than the shortest way."""
-    x = np.random.default_rng(2).integers(0, 99, (6, 8), dtype=np.int32)
-    record = np.zeros(5, [("a", "i4"), ("b", "f4")])
-    for _ in range(2):
-        assert_same(gs.scan(x, axis=0, device=device), np.cumsum(x, axis=0, dtype=np.int32))
-        assert_same(gs.scan(x.T, axis=1, device=device), np.cumsum(x.T, axis=1, dtype=np.int32))
-        assert_same(gs.scan(x, axis=1, exclusive=True, device=device)[:, 1:], np.cumsum(x, 1, np.int32)[:, :-1])
-        assert_same(gs.scan(x, axis=1, dtype=np.float32, device=device), np.cumsum(x, axis=1, dtype=np.float32))
-        assert_same(gs.scan(x.astype(">i4"), axis=1, device=device), np.cumsum(x, axis=1, dtype=np.int32))
-        assert_same(gs.scan(np.ones(3, np.uint8), device=device), np.arange(1, 4, dtype=np.uint8))
-        assert gs.scan(x[:, :0], axis=1, device=device).shape == (6, 0)
-        with pytest.raises(gs.OperatorError):
-            gs.scan(record, "add", device=device)
-
-
 def test_places_of_results_of_later_calls(device: gs.Device) -> None:
     """Make calls of one kind that write over the input, backwards, apart, and to new arrays, also from threads."""
     memory = np.random.default_rng(3).integers(0, 2**32, 1001, dtype=np.uint32)
@@ -123,14 +107,3 @@ def test_a_small_scan_that_times_out_is_done_another_way(
         assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
         assert count_timeouts(device).get("lookback") == times
     assert device.capabilities.distrusted == (("lookback",) if times is None else ())
-
-
-def test_errors(device: gs.Device) -> None:
-    """Assert that values equal to an axis for which a scan is prepared are refused, and leave nothing behind."""
-    x = np.arange(9, dtype=np.int32)
-    gs.scan(x, axis=0, device=device)
-    axis: Any
-    for axis in (False, 0.0):
-        with pytest.raises(TypeError, match="an axis is an integer"):
-            gs.scan(x, axis=axis, device=device)
-    assert device.memory_usage().bytes_in_use == 0
