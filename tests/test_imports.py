@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -13,12 +12,14 @@ import pytest
 import wgpu
 
 import gpuscan
+from tests.harness.processes import python
 
 
 def run_code(code: str) -> list[str]:
     """Run the code in a Python process, and return the lines that it prints."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_an_import_waits_for_its_first_use() -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import wgpu
 
-import gpuscan as gs
+from tests.harness.processes import CHILD_SECONDS, python, start
 from tests.harness.scans import piece_bytes
-
-# Seconds after which a process that hangs is killed. On a busy machine it takes a while to open a device.
-SECONDS = 120
 
 
 @pytest.mark.usefixtures("default_signals")
@@ -54,31 +48,8 @@ except KeyboardInterrupt:
     print("raised")
 print(gs.scan(x, device=device)[-1])
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split()) == (0, ["raised", str(3 << 19)]), done.stderr
-
-
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    """Run the code in a Python process of its own, and return what it did."""
-    process = start(code)
-    try:
-        out, errors = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
-
-
-def start(code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start the code in a Python process of its own, with these arguments and environment variables."""
-    path = os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
-        env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_processes_that_share_an_adapter(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
@@ -102,11 +73,11 @@ for _ in range(int(sys.argv[1])):
 print(*device.capabilities.distrusted, *count_timeouts(device).items())
 """
     home = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA")}
-    beside = [start(code, str(times), environment=home) for times in (3, 1)]
-    found = [each.communicate(timeout=SECONDS) for each in beside]
+    beside = [start("-c", code, str(times), environment=home) for times in (3, 1)]
+    found = [each.communicate(timeout=CHILD_SECONDS) for each in beside]
     assert [out.strip() for out, _ in found] == ["lookback", "('lookback', 1)"], found
-    out, errors = start(code, "0", environment=home).communicate(timeout=SECONDS)
-    assert out.strip() == "", errors
+    done = python("-c", code, "0", environment=home)
+    assert done.stdout.strip() == "", done.stderr
 
 
 def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
@@ -123,7 +94,7 @@ def work():
 atexit.register(lambda: print(gs.scan(x, device=device)[-1]))
 threading.Thread(target=work).start()
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert done.stdout.split() == ["9000000"] * 4, done.stderr
 
 
@@ -169,7 +140,7 @@ atexit.register(lambda: print("at exit"))
 threading.Thread(target=work, daemon=True).start()
 inside.wait(5)  # with some drivers no submission finds a buffer that is mapped by then
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["at", "exit"], "")
 
 
@@ -194,7 +165,7 @@ worker = threading.Thread(target=work, daemon=True)
 worker.start()
 time.sleep(0.3)
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(3 << 19)] * 2 + ["False"], "")
 
 
@@ -223,7 +194,7 @@ def interrupted(encoder):
 x = np.ones(3 << 19, np.uint32)
 gs.scan(x, device=device)
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["done"], "")
 
 
@@ -267,7 +238,7 @@ if child == 0:
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == ({megabytes} - 1) << 18)
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split()) == (0, ["0", "100", "True"]), done.stderr
 
 
@@ -289,7 +260,7 @@ name = {adapter.summary!r}
 def in_child(act):
     child = os.fork()
     if child == 0:
-        signal.alarm({SECONDS // 2})
+        signal.alarm({CHILD_SECONDS // 2})
         os._exit(act())
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 def scans():
@@ -309,7 +280,7 @@ print(in_child(scans))
 held = {used}
 print(in_child(refused), in_child(lambda: in_child(refused)), scans())
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split()) == (0, ["9", "7", "7", "9"]), done.stderr
 
 
@@ -336,9 +307,9 @@ def after_fork():
     return min(len(released), 9)
 child = os.fork()
 if child == 0:
-    signal.alarm({SECONDS // 2})
+    signal.alarm({CHILD_SECONDS // 2})
     os._exit(after_fork())
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), after_fork() > 0)
 """
-    done = python(code)
+    done = python("-W", "ignore", "-c", code)
     assert (done.returncode, done.stdout.split()) == (0, ["0", "True"]), done.stderr

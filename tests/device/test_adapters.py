@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ import wgpu
 from gpuscan.device import adapters, forks
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
+from tests.harness.processes import python
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
@@ -179,11 +178,11 @@ def test_no_adapter_at_all(list_only, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the variable and its message are libwayland's")
-def test_finding_adapters_is_silent():
+def test_finding_adapters_is_silent(monkeypatch):
     """Assert that libwayland does not complain about XDG_RUNTIME_DIR, and that the variable stays unset."""
     code = "import os, gpuscan.device.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
-    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    done = python("-c", code)
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 

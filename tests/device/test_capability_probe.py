@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_measurements
 from tests.harness.devices import small_binding
+from tests.harness.processes import python
 
 # Seconds within which the probe has ended even on a busy machine; an unbounded wait never ends.
 BOUNDED_SECONDS = 60
@@ -165,9 +163,7 @@ def test_a_damaged_cache_means_measuring(adapter, wgpu_device, fresh_findings, t
 def test_starting_up_from_nothing(adapter, tmp_path: Path):
     """Assert that a new process with an empty cache opens a device in bounded time."""
     code = f"import gpuscan as gs; print(gs.Device({adapter.summary!r}).capabilities.name)"
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=BOUNDED_SECONDS)
+    done = python("-c", code, seconds=BOUNDED_SECONDS, environment={"XDG_CACHE_HOME": str(tmp_path)})
     assert done.stdout.strip() in adapter.summary
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.harness.devices import (
     all_adapters,
     count_bind_groups,
 )
+from tests.harness.processes import python
 
 # Calls on the best adapter: more than any cache keeps entries.
 CALLS = 3_000
@@ -139,6 +139,6 @@ future = a.read_async()
 b = gs.scan(a)
 print(float(b.numpy()[-1]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = python("-c", code)
     assert (done.returncode, done.stdout.strip()) == (0, "1000.0"), done.stderr
     assert "Traceback" not in done.stderr

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
@@ -22,6 +21,7 @@ from gpuscan.device import capability_probe, disk_cache
 from gpuscan.device.adapter_requirements import choose_features, choose_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
+from tests.harness.processes import python
 
 # ----- The record
 
@@ -248,7 +248,7 @@ print(disk_cache.read("speeds", {{"key": 1}}), disk_cache.write("speeds", {{"key
 print(disk_cache.read("speeds", {{"key": 1}}))
 """
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)){code}"
-    done = subprocess.run([sys.executable, "-c", limit], capture_output=True, text=True, timeout=60, check=False)
+    done = python("-c", limit)
     assert done.stdout.split() == ["None", "True", "2.5"], done.stderr
 
 

@@ -1,24 +1,14 @@
-"""Ways to run the command line in a test: inside this process, and as a process of its own."""
+"""Ways to run the command line in a test."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import gpuscan
 from gpuscan import cli
 
 # The array in in.npy.
 ARRAY = np.array([[3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5, 8]], np.int32)
-
-# Seconds after which a child process is killed.
-CHILD_SECONDS = 120
 
 # Code for the beginning of a child process. A test run that was started with `nohup … &` ignores these signals, and
 # children inherit that.
@@ -44,19 +34,3 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     assert err.count("\n") == 1
     assert err.endswith("\n")
     return code, err
-
-
-def python(*arguments: str, stdout: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-    """Run Python with this gpuscan in a process of its own, which is killed if it hangs."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(Path(gpuscan.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    }
-    return subprocess.run(
-        [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        timeout=CHILD_SECONDS,
-    )

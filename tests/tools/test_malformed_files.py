@@ -127,6 +127,7 @@ def check(content: bytes, capsys: pytest.CaptureFixture[str], *options: str) -> 
     if code:
         assert code in (1, 2)
         assert printed.err.startswith("gpuscan: ")
+        assert any(word in printed.err for word in ("in.npy", "dtype", "shape"))
         assert printed.err.count("\n") == 1
         assert os.listdir() == ["in.npy"]
         return code

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import gpuscan
 from gpuscan.replaced_file import replace_file
-from tests.tools.command_line import CHILD_SECONDS
+from tests.harness.processes import CHILD_SECONDS, start
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX links, locks and signals")
 
@@ -26,10 +24,7 @@ HOLDER = (
 
 def holder() -> tuple[subprocess.Popen[str], Path]:
     """Start a process that writes out.npy, and return it with its partial file."""
-    environment = os.environ | {"PYTHONPATH": str(Path(gpuscan.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    process = start("-c", HOLDER, stdin=subprocess.PIPE)
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 

@@ -12,7 +12,8 @@ import pytest
 
 import gpuscan
 from gpuscan import cli
-from tests.tools.command_line import DEFAULT_SIGNALS, python
+from tests.harness.processes import python
+from tests.tools.command_line import DEFAULT_SIGNALS
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import gpuscan
-from tests.tools.command_line import fails, python, run
+from tests.harness.processes import python
+from tests.tools.command_line import fails, run
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
