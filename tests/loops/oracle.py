@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import gpuscan as gs
+
 
 def leaves_of(value: Any) -> list[Any]:
     """Return the arrays of a bundle, depth first."""
@@ -49,3 +51,14 @@ def check(found: Any, wanted: Any, *, rtol: float = 3e-4) -> None:
             np.testing.assert_array_equal(ours, theirs)
         else:
             np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=1e-3)
+
+
+def check_loop(
+    step: Any, init: Any, xs: Any, kind: str = "", *, reverse: bool = False, device: Any = "numpy", **options: Any
+) -> Any:
+    """Compare a loop by a scan, of this class if one is named, with the loop itself, and return its result."""
+    found = gs.loop(step, init, xs, reverse=reverse, device=device)
+    assert found.form is not None
+    assert kind in ("", found.form.kind), str(found.form)
+    check(found, run(step, init, xs, reverse=reverse), **options)
+    return found

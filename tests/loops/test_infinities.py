@@ -9,15 +9,9 @@ import pytest
 
 import gpuscan as gs
 from tests.loops import oracle
+from tests.loops.oracle import check_loop
 
 F = np.float32
-
-
-def check(step: Any, init: Any, xs: Any, kind: str) -> None:
-    found = gs.loop(step, init, xs, device="numpy")
-    assert found.form is not None
-    assert found.form.kind == kind
-    oracle.check(found, oracle.run(step, init, xs))
 
 
 def numbers(seed: int, *, at: int = 20, value: float = np.inf) -> Any:
@@ -41,15 +35,15 @@ CANCELLING = {
 def test_an_infinite_state_becomes_nan_if_the_terms_of_the_step_cancel(name: str, value: float) -> None:
     kind, step = CANCELLING[name]
     x = numbers(1, value=value)
-    check(step, F(1), x, kind)
-    check(lambda h, xs: np.where(xs[1], 1, step(h, xs[0])), F(1), (x, numbers(2) > 1.8), kind)
+    check_loop(step, F(1), x, kind)
+    check_loop(lambda h, xs: np.where(xs[1], 1, step(h, xs[0])), F(1), (x, numbers(2) > 1.8), kind)
 
 
 def test_an_infinite_state_stays_if_no_terms_cancel() -> None:
     for value in (np.inf, -np.inf):
-        check(lambda y, x: F(0.8) * y + F(0.2) * x, F(1), numbers(1, value=value), "affine")
-        check(lambda h, x: h + x, F(1), numbers(1, value=value), "affine")
-    check(lambda h, x: x + 1 / h, F(1), numbers(1), "mobius")
+        check_loop(lambda y, x: F(0.8) * y + F(0.2) * x, F(1), numbers(1, value=value), "affine")
+        check_loop(lambda h, x: h + x, F(1), numbers(1, value=value), "affine")
+    check_loop(lambda h, x: x + 1 / h, F(1), numbers(1), "mobius")
 
 
 def test_a_bucket_is_nan_where_infinite_flows_cancel() -> None:
@@ -63,23 +57,23 @@ def test_a_bucket_is_nan_where_infinite_flows_cancel() -> None:
         total = s + x
         return total - np.maximum(total - 3, 0)
 
-    check(snow, F(1), (flows, losses), "max-plus")
-    check(spill, F(1), flows, "min-plus")
+    check_loop(snow, F(1), (flows, losses), "max-plus")
+    check_loop(spill, F(1), flows, "min-plus")
 
 
 def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
     x = numbers(7, value=1000)
-    check(lambda w, r: np.clip(w * np.exp(r - 1) - F(0.1), F(0.5), 2), F(1), x, "clamp")
-    check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
+    check_loop(lambda w, r: np.clip(w * np.exp(r - 1) - F(0.1), F(0.5), 2), F(1), x, "clamp")
+    check_loop(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
 
 
 def test_what_is_added_after_a_bound_may_be_infinite() -> None:
     x = numbers(12)
     x[22] = -np.inf
     x[40] = np.inf
-    check(lambda h, x: np.maximum(h - F(1.2), 0) + x, F(1), x, "max-plus")
-    check(lambda h, x: np.minimum(h + F(0.5), 9) - x, F(1), x, "min-plus")
-    check(lambda h, x: np.maximum(h, 0) + x, F(1), -x, "max-plus")
+    check_loop(lambda h, x: np.maximum(h - F(1.2), 0) + x, F(1), x, "max-plus")
+    check_loop(lambda h, x: np.minimum(h + F(0.5), 9) - x, F(1), x, "min-plus")
+    check_loop(lambda h, x: np.maximum(h, 0) + x, F(1), -x, "max-plus")
 
 
 def test_clamps_pass_over_nan() -> None:
@@ -87,12 +81,12 @@ def test_clamps_pass_over_nan() -> None:
     x[::7] = np.nan
     limits = numbers(11, value=np.nan)
     for init in (F(1), F(np.inf)):
-        check(lambda h, x: np.fmax(h + x, 0), init, x, "max-plus")
-        check(lambda h, x: np.fmin(h - x, F(2)), init, x, "min-plus")
-        check(lambda h, x: np.fmin(np.fmax(h + x, 0), 1), init, x, "clamp")
+        check_loop(lambda h, x: np.fmax(h + x, 0), init, x, "max-plus")
+        check_loop(lambda h, x: np.fmin(h - x, F(2)), init, x, "min-plus")
+        check_loop(lambda h, x: np.fmin(np.fmax(h + x, 0), 1), init, x, "clamp")
         with pytest.raises(gs.LoopError, match=r"np\.fmin passes over NaN of a limit"):
             gs.loop_form(lambda h, x: np.fmin(h + x[0], x[1]), init, (x, limits))
-        check(lambda h, x: np.where(x[1] > 1.5, 3, np.fmax(h + x[0], 0)), init, (x, limits), "max-plus")
+        check_loop(lambda h, x: np.where(x[1] > 1.5, 3, np.fmax(h + x[0], 0)), init, (x, limits), "max-plus")
 
 
 def test_the_largest_factors_of_a_clamp_are_not_doubled() -> None:
@@ -100,16 +94,16 @@ def test_the_largest_factors_of_a_clamp_are_not_doubled() -> None:
     for value in (largest, -largest, largest / 2, 1e38):
         x = numbers(9, value=value)
         x[21] = F(1e-38)
-        check(lambda h, x: np.clip(h * x, -1, 2), F(1), x, "clamp")
-        check(lambda h, x: np.maximum(h * x, x / 8), F(0.5), x, "clamp")
+        check_loop(lambda h, x: np.clip(h * x, -1, 2), F(1), x, "clamp")
+        check_loop(lambda h, x: np.maximum(h * x, x / 8), F(0.5), x, "clamp")
 
 
 def test_a_clamp_that_keeps_its_state_at_gaps_takes_infinite_increments() -> None:
     x = numbers(8)
     x[::7] = np.nan
-    check(lambda h, x: np.where(np.isnan(x), h, np.maximum(h + x, 0)), F(1), x, "max-plus")
-    check(lambda h, x: np.where(np.isnan(x), h, np.minimum(h + x, 9)), F(1), x, "min-plus")
-    check(lambda h, x: np.where(np.isnan(x), h, np.clip(h + x, 0, 9)), F(1), -x, "clamp")
+    check_loop(lambda h, x: np.where(np.isnan(x), h, np.maximum(h + x, 0)), F(1), x, "max-plus")
+    check_loop(lambda h, x: np.where(np.isnan(x), h, np.minimum(h + x, 9)), F(1), x, "min-plus")
+    check_loop(lambda h, x: np.where(np.isnan(x), h, np.clip(h + x, 0, 9)), F(1), -x, "clamp")
 
 
 SEEN = np.random.default_rng(5).random(400) < 0.5
@@ -154,4 +148,4 @@ def test_a_gain_that_is_reset_is_a_quotient() -> None:
         return (mean, (1 - gain) * variance), mean
 
     z = np.where(SEEN, LIKELIHOODS[0], F(np.nan))
-    check(step, (F(0), F(1)), z, "staged")
+    check_loop(step, (F(0), F(1)), z, "staged")
