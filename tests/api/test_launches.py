@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -492,28 +490,6 @@ def test_offsets_are_checked_at_each_launch(device: gs.Device) -> None:
         with pytest.raises(ValueError, match="segments"):
             device.synchronize()
         assert int(gs.scan(a, segments=right).numpy()[-1]) == 90
-
-
-def test_several_threads(device: gs.Device) -> None:
-    """Assert that threads that make calls of the same kinds over their own arrays get their own results."""
-    failures: list[Any] = []
-    numbers = count()
-
-    def work() -> None:
-        x = np.random.default_rng(next(numbers)).integers(-9, 9, 700).astype(np.int32)
-        a = device.asarray(x)
-        for _ in range(30):
-            found = (gs.scan(a).numpy(), (a * 2 + 1).numpy(), gs.sort(a).numpy())
-            wanted = (np.cumsum(x, dtype=np.int32), x * 2 + 1, np.sort(x))
-            if any(f.tobytes() != w.astype(np.int32).tobytes() for f, w in zip(found, wanted, strict=True)):
-                failures.append((found, wanted))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 def test_a_failing_call_is_not_kept(device: gs.Device) -> None:

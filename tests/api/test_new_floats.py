@@ -7,7 +7,6 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from math import copysign
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from numpy import float32
 
 import gpuscan as gs
+from tests.api.test_threads import at_once
 from tests.harness.builds import count_waits
 from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, results_of
 from tests.harness.devices import as_gpu_of_programs, count_programs
@@ -430,26 +430,18 @@ def test_after_a_cleanup(device: gs.Device) -> None:
 def test_threads_with_floats_of_their_own(device: gs.Device) -> None:
     """Assert that threads that call the same function with other floats get the results of their own."""
     a = device.asarray(X)
-    failures: list[Any] = []
-    numbers = count()
 
-    def work() -> None:
-        start = next(numbers)
+    def work(thread: int, device: gs.Device, together: threading.Barrier) -> int:
+        together.wait()
         for n in range(40):
-            k = start + n / 64
+            k = thread + n / 64
             found = gs.map(lambda v, k=k: v * k + (1 - k), a).numpy()
-            close = np.allclose(found, X * np.float32(k) + np.float32(1 - k), rtol=1e-5, atol=1e-4)
-            if not close:
-                failures.append((k, found))
-            if n % 10 == start:
+            np.testing.assert_allclose(found, X * np.float32(k) + np.float32(1 - k), rtol=1e-5, atol=1e-4)
+            if n % 10 == thread:
                 device.memory_cleanup()
+        return thread
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    at_once(device, work)
 
 
 def test_new_lengths_with_new_floats(device: gs.Device) -> None:

@@ -37,7 +37,7 @@ def work(thread: int, device: gs.Device | None, together: threading.Barrier) -> 
 
 
 def work_on_device(thread: int, device: gs.Device, together: threading.Barrier) -> int:
-    """Scan, reduce and compact arrays on the device, also by recorded plans and read by another thread."""
+    """Scan, reduce, sort and compact arrays on the device, also by recorded plans and read by another thread."""
     rng = np.random.default_rng(thread)
     together.wait()
     for _ in range(ROUNDS):
@@ -46,6 +46,8 @@ def work_on_device(thread: int, device: gs.Device, together: threading.Barrier) 
         assert_same(array.read_async().result(), x)
         assert_same(gs.scan(array).numpy(), wanted)
         assert int(gs.reduce(array).numpy()) == wanted[-1]
+        assert_same((array * 2 + 1).numpy(), x * 2 + 1)
+        assert_same(gs.sort(array).numpy(), np.sort(x))
         assert_same(gs.compact(array, device.asarray(x % 3 == 0)).numpy(), x[x % 3 == 0])
         result = device.empty(len(x), x.dtype)
         encoder = device.wgpu_device.create_command_encoder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device import capability_probe
 from gpuscan.device.adapter_requirements import check_limits, choose_features, choose_limits, limits_within
 from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench, probe
 from gpuscan.planning.capabilities import Capabilities
@@ -104,13 +102,6 @@ def test_loops_end_early_on_llvmpipe(fresh_findings):
         assert fresh_findings.loop_iterations == 0
 
 
-def test_the_probe_is_quick(adapter, wgpu_device):
-    """Assert that measuring takes bounded time, whatever they find. The shaders are already compiled."""
-    start = time.perf_counter()
-    probe(adapter, wgpu_device, refresh=True)
-    assert time.perf_counter() - start < BOUNDED_SECONDS
-
-
 def test_features_and_limits_are_the_devices(fresh_findings, wgpu_device):
     """Assert that the record has the features and limits of the device, not of the adapter."""
     assert fresh_findings.features == set(wgpu_device.features)
@@ -148,16 +139,6 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
     assert int(used[0].limits["max-storage-buffer-binding-size"]) > 1 << 16
     assert small.capabilities.litmus_workgroups == gs.Device(adapter).capabilities.litmus_workgroups
     assert len(used) == 1
-
-
-def test_a_damaged_cache_means_measuring(adapter, wgpu_device, fresh_findings, tmp_path: Path, monkeypatch):
-    """Assert that the probe measures again and replaces the damaged file."""
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
-    capability_probe.store_findings(fresh_findings)
-    [file] = (tmp_path / "probe").iterdir()
-    file.write_text("{")
-    assert probe(adapter, wgpu_device).progress_earlier == fresh_findings.progress_earlier
-    assert len(file.read_text()) > 100
 
 
 def test_starting_up_from_nothing(adapter, tmp_path: Path):
