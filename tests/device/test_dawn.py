@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +35,7 @@ from tests.harness.scans import make_problem, scan_with
 from tests.harness.sorts import sort_in_tiles, use_little_workgroup_memory
 from tests.harness.stages import shaders_of
 from tests.harness.tint import TintCheck
-from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
+from tests.oracle import AFFINE, LATER, assert_same, strategies_in_turn, strategies_on
 
 SHAPES = [
     TileShape(64, 0, 1, 4),  # no subgroups
@@ -98,20 +97,6 @@ def test_the_same_bits_everywhere(dawn: gs.Device, name: str) -> None:
     assert digest == test_everywhere.load_digests()[name]
 
 
-def elements() -> Iterator[tuple[Any, Any]]:
-    """Yield inputs of a few elements, each with an operator for it."""
-    for name in ("bool", "int8", "uint16", "int32", "uint32", "float16", "float32", "int64", "uint64"):
-        yield np.ones(8, name), "maximum" if name != "bool" else "logical_xor"
-    for name in ("multiply", "bitwise_xor", "minimum"):
-        yield np.ones(8, np.int64), name
-    yield np.ones(8, np.float32), "logaddexp"
-    yield np.ones(8, np.complex64), "multiply"
-    yield np.ones((8, 3, 3), np.float32), "matmul"
-    yield (np.ones(8, np.float32), np.ones(8, np.float32)), AFFINE
-    yield (np.ones(8, np.uint16), np.ones(8, np.int64)), LATER
-    yield tuple(np.ones((4, 8), np.uint32)), MATRICES
-
-
 def compile_shaders(dawn: gs.Device, x: Any, op: Any, tile: TileShape, form: dict[str, Any]) -> None:
     """Compile every shader of a scan, and fail if Tint refuses one."""
     for label, text in shaders_of(make_problem(x, op, axis=0), dawn.capabilities, tile, form):
@@ -126,12 +111,6 @@ def compile_shaders(dawn: gs.Device, x: Any, op: Any, tile: TileShape, form: dic
 def test_tint_takes_every_form_of_every_stage(dawn: gs.Device, shape: TileShape, form: dict[str, Any]) -> None:
     for x, op in ((np.ones(8, np.uint32), "add"), ((np.ones(8, np.uint32), np.ones(8, np.uint8)), LATER)):
         compile_shaders(dawn, x, op, shape, form)
-
-
-@pytest.mark.parametrize(("x", "op"), [pytest.param(x, op) for x, op in elements()])
-@pytest.mark.parametrize("form", [{"rows": 3, "initial": True}, {"reverse": True}], ids=lambda form: "-".join(form))
-def test_tint_takes_every_element(dawn: gs.Device, x: Any, op: Any, form: dict[str, Any]) -> None:
-    compile_shaders(dawn, x, op, TileShape(64, 4, 2, 4), form)
 
 
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
@@ -178,14 +157,6 @@ def test_tint_takes_groups(dawn: gs.Device) -> None:
         assert table is not None
         for kernel in table.kernels:
             dawn.wgpu_device.create_shader_module(code=render_kernel(kernel))
-
-
-@pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])
-def test_tint_takes_the_probe(dawn: gs.Device, stage: str) -> None:
-    assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
-    values = {"workgroups": 64, "workgroup_size": 64, "pauses": 2, "rounds": 2, "polls": 2}
-    text = render(f"probe/{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
-    dawn.wgpu_device.create_shader_module(code=text)
 
 
 def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:

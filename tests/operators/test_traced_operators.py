@@ -388,26 +388,6 @@ def test_dawn_takes_all_of_the_arithmetic(dawn_device: Any) -> None:
     assert len(called) > 70
 
 
-@hypothesis.settings(max_examples=max(12, hypothesis.settings().max_examples // 5))
-@hypothesis.given(trees=st.lists(trees(), min_size=4, max_size=4), dtype=st.sampled_from(INTEGERS))
-def test_dawn_takes_random_expressions(dawn_device: Any, trees: list[Any], dtype: str) -> None:
-    structure = Structure("tuple", (0, 1, 2, 3), (LEAF,) * 4)
-    whole = element_of([np.dtype(dtype)] * 4, structure)
-    op = operator(lambda l, r: tuple(value_of(tree, l[0], r[1]) for tree in trees))
-    code = combine_code(op, whole, False)
-    compile_text(dawn_device, shader(code, "combine(Element(), Element())", [("Element", whole)], [], False))
-
-
-@pytest.mark.parametrize("name", BUILTINS)
-def test_dawn_takes_the_named_operators(dawn_device: Any, name: str) -> None:
-    for dtype in ("bool", *INTEGERS, "float16", "float32", "complex64"):
-        whole = element(dtype, (2, 2) if name == "matmul" else ())
-        if whole.fields[0].scalar.kind in (BUILTINS[name].kinds or ()):
-            code = combine_code(BUILTINS[name], whole, False)
-            words = ", ".join(["Element()"] * 2)
-            compile_text(dawn_device, shader(code, f"combine({words})", [("Element", whole)], [], False))
-
-
 @pytest.mark.parametrize(("source", "helpers", "place"), BROKEN)
 def test_dawns_errors_name_the_users_line(dawn_device: Any, source: str, helpers: str, place: str) -> None:
     op, text = broken_shader(source, helpers)
