@@ -67,6 +67,8 @@ def test_a_plan_keeps_its_labels(device: gs.Device) -> None:
 
 
 def test_cuts_that_plans_refuse(device: gs.Device) -> None:
+    with pytest.raises(ValueError, match="segments"):
+        device.plan(10, np.int32, segments=[0, 5])
     with pytest.raises(ValueError, match="keys= and groups= were both passed"):
         device.plan(4, np.int32, keys=np.zeros(4), groups=np.zeros(4, int))
     with pytest.raises(TypeError, match="groups of dtype float32"):

@@ -172,26 +172,6 @@ def test_matrices_and_maps(device: gs.Device) -> None:
     assert_same(mapped, sums + 1)
 
 
-@pytest.mark.parametrize(("axis", "kind"), [(0, "own keys"), (1, "segments"), (1, "own keys")])
-def test_plans(device: gs.Device, axis: int, kind: str) -> None:
-    """Call a plan with cuts again and again, and record it; in place as well."""
-    rng = np.random.default_rng(8)
-    shape = (40, 8)
-    x = rng.integers(0, 2**32, shape, dtype=np.uint32)
-    cuts = cuts_of(rng, kind, shape, axis)
-    (wanted,) = one_by_one(lambda l, r: (l[0] + r[0],), (x,), heads=heads_along(axis, shape, **cuts), axis=axis)
-    plan = device.plan(shape, np.uint32, axis=axis, **cuts)
-    assert_same(plan(x), wanted)
-    a = device.asarray(x)
-    out = device.asarray(np.zeros_like(x))
-    for _ in range(3):
-        assert_same(plan(a, out=out), wanted)
-    encoder = device.wgpu_device.create_command_encoder()
-    plan.record(encoder, a, a)
-    device.wgpu_device.queue.submit([encoder.finish()])
-    assert_same(a, wanted)
-
-
 def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
     """Assert that mark_keys.wgsl, repeat_heads.wgsl and mark_segments.wgsl agree with their twins on NumPy."""
     rng = np.random.default_rng(6)

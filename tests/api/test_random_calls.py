@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from tests.api.random_calls import STRANGE_MAPS, STRANGE_OPERATORS, Call, calls, rarely
-from tests.oracle import Array, pick_strategies
+from tests.oracle import Array
 from tests.strategies import numbers
 
 ALLOWED = (gs.GpuscanError, ValueError, TypeError)
@@ -311,14 +311,6 @@ def test_recurrences_of_nothing_and_of_both_byte_orders(chosen: gs.Device) -> No
 def test_sums_of_no_rows_with_their_begin(chosen: gs.Device) -> None:
     sums = gs.cumulative_sum(chosen.asarray(np.zeros((0, 5), np.int32)), axis=1, include_initial=True)
     assert sums.numpy().shape == (0, 6)
-
-
-@pytest.mark.parametrize(("dtype", "inner"), [("int32", 2), ("int32", 3), ("int64", 2)])
-def test_few_columns_under_every_strategy(device: gs.Device, dtype: str, inner: int) -> None:
-    x = numbers(np.random.default_rng(6), dtype, (300, inner))
-    for strategy in pick_strategies(device, inner):
-        got = gs.scan(x, axis=0, strategy=strategy, device=device)
-        np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=dtype))
 
 
 def test_what_numpy_did_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,27 +62,6 @@ def desk(device: gs.Device) -> Desk:
     return Desk(device)
 
 
-def test_every_option_of_a_scan(desk: Desk) -> None:
-    """Call and record plans with segments, keys and maps."""
-    device, x = desk.device, numbers("int32", 5000)
-    asked: list[dict[str, Any]] = [
-        {"segments": [0, 10, 10, 4000, 5000]},
-        {"keys": np.repeat(np.arange(50), 100), "reverse": True},
-        {"before": lambda v: v.astype(np.float32), "after": lambda v: v * 2 + 1},
-        {"segments": [0, 100, 5000], "exclusive": True, "initial": 3},
-    ]
-    for options in asked:
-        plan = device.plan(len(x), np.int32, **options)
-        wanted = gs.scan(x, device=device, **options)
-        assert_same(plan(x), wanted)
-        assert_same(plan(device.asarray(x)), wanted)
-        target = desk.make_marked_buffer(wanted.nbytes)
-        desk.run((plan, desk.holding(x), target, {}))
-        assert_same(desk.read(target).view(wanted.dtype), wanted)
-    with pytest.raises(ValueError, match="segments"):
-        device.plan(10, np.int32, segments=[0, 5])
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
 @pytest.mark.parametrize("n", [1, 5, 1500])
 def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: int) -> None:

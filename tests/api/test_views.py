@@ -78,8 +78,10 @@ def test_shapes(device: gs.Device) -> None:
         (lambda: list(one), "no axes"),
         (lambda: one.mT, "two axes"),
         (lambda: a.swapaxes(0, 5), "no such axis"),
+        (lambda: a[9], "4 entries"),
+        (lambda: np.array(a, copy=False), "without a copy"),
     ):
-        with pytest.raises((TypeError, ValueError), match=match):
+        with pytest.raises((TypeError, ValueError, IndexError), match=match):
             wrong()
     for name, value in (("shape", (8, 6)), ("dtype", np.uint16)):
         with pytest.raises(AttributeError, match="it is fixed"):

@@ -180,15 +180,6 @@ def test_vectors_in_rows_and_columns(device: gs.Device) -> None:
         assert_same(gs.scan(x, of_vectors(3, False), axis=axis, device="numpy"), wanted, axis)
 
 
-def test_an_exclusive_scan_needs_an_identity_or_initial(device: gs.Device) -> None:
-    x = vectors(3, "uint32", 100)
-    op = of_vectors(3, False)
-    with pytest.raises(ValueError, match=r"exclusive.*'maps'.*no identity.*initial="):
-        gs.scan(x, op, exclusive=True, device=device)
-    wanted = scan_one_by_one(x, exclusive=True, initial=(x[50],))
-    assert_same(gs.scan(x, op, exclusive=True, initial=x[50], device=device), wanted)
-
-
 # ----- What fits
 
 

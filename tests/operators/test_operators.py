@@ -76,12 +76,6 @@ def test_operators_are_called_as_what_they_are_made_of() -> None:
         wgsl(1, 2)
 
 
-@pytest.mark.parametrize("op", ["sum", "", np.subtract, 3, None, np.sin])
-def test_what_is_no_operator(op: Any) -> None:
-    with pytest.raises(OperatorError, match=r"choose add, multiply, .* or a function of"):
-        resolve(op)
-
-
 def test_operator_refuses_what_is_no_function() -> None:
     others: list[Any] = ["add", operator(np.add)]
     for other in others:
@@ -170,40 +164,6 @@ def test_identities_that_do_not_fit(identity: Any, message: str) -> None:
     element = element_of([np.dtype(np.float32), np.dtype(np.int8)], structure, [(2,), ()])
     with pytest.raises(OperatorError, match=message):
         operator(lambda l, r: l, identity=identity).identity_for(element)
-
-
-# ----- Elements that built-in operators take
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "advice"),
-    [
-        ("add", bool, "dtype=np.int32"),
-        ("multiply", bool, "dtype=np.int32"),
-        ("bitwise_and", np.float32, "dtype=np.int32"),
-        ("logical_or", np.int32, "dtype=bool"),
-        ("logaddexp", np.int32, "dtype=np.float32"),
-        ("minimum", np.complex64, "no order"),
-        ("matmul", bool, "dtype=np.int32"),
-    ],
-)
-def test_wrong_dtypes_are_type_errors_that_name_the_right_one(name: str, dtype: Any, advice: str) -> None:
-    element = of(dtype, (2, 2) if name == "matmul" else ())
-    with pytest.raises(TypeError, match=advice):
-        combine_code(resolve(name), element, True)
-
-
-def test_matmul_wants_square_matrices() -> None:
-    for shape in ((), (2,), (2, 3)):
-        with pytest.raises(OperatorError, match="square matrices"):
-            resolve("matmul").check(of(np.float32, shape))
-    assert resolve("matmul").element_axes == 2
-
-
-def test_named_operators_refuse_bundles() -> None:
-    element = element_of([np.dtype(np.int32)] * 2, Structure("tuple", (0, 1), (LEAF, LEAF)))
-    with pytest.raises(OperatorError, match="bundle of 2 fields; pass a function"):
-        resolve("add").check(element)
 
 
 # ----- The user's WGSL
