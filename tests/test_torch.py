@@ -78,15 +78,18 @@ def test_complex_numbers(reverse: bool) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradcheck(leaves: Any, reverse: bool) -> None:
-    """Compare with PyTorch's finite differences, in float64."""
+    """Compare derivatives of both modes, and second ones, with PyTorch's finite differences, in float64."""
     a, b, initial = leaves((2, 5, 3), torch.float64)
 
     def call(a: Any, b: Any, initial: Any) -> Any:
         return gpuscan.torch.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse)
 
-    assert torch.autograd.gradcheck(call, (a, b, initial))
+    assert torch.autograd.gradcheck(call, (a, b, initial), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (a, b, initial))
+    assert torch.autograd.gradgradcheck(lambda a, b: call(a, b, None), (a, b))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -128,17 +131,6 @@ def test_errors() -> None:
 # ----- Linear recurrences under PyTorch's transformations
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_derivatives_of_derivatives(leaves: Any, reverse: bool) -> None:
-    a, b, initial = leaves((2, 4, 2), torch.float64)
-
-    def call(a: Any, b: Any, initial: Any) -> Any:
-        return gpuscan.torch.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse)
-
-    assert torch.autograd.gradgradcheck(call, (a, b, initial))
-    assert torch.autograd.gradgradcheck(lambda a, b: call(a, b, None), (a, b))
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
 def test_the_operation_is_well_formed(leaves: Any) -> None:
     """Run PyTorch's own checks of an operation: its schema, its shapes, its derivative, under compilation."""
@@ -163,20 +155,6 @@ def test_vmap(leaves: Any) -> None:
 
     (grads,) = torch.autograd.grad(wanted.square().sum(), a)
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(a.detach(), b.detach()), grads)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own
-@pytest.mark.parametrize("reverse", [False, True])
-def test_forward_mode(leaves: Any, reverse: bool) -> None:
-    a, b, initial = (each.detach() for each in leaves((2, 5, 3), torch.float64))
-    tangents = [torch.randn_like(each) for each in (a, b, initial)]
-
-    def call(a: Any, b: Any, initial: Any) -> Any:
-        return gpuscan.torch.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse)
-
-    _, found = torch.func.jvp(call, (a, b, initial), tuple(tangents))
-    _, wanted = torch.func.jvp(lambda a, b, s: loop(a, b, 1, s, reverse), (a, b, initial), tuple(tangents))
-    torch.testing.assert_close(found, wanted)
 
 
 def test_compiled_functions_call_it_as_one_operation(leaves: Any) -> None:

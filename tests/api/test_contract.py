@@ -157,10 +157,6 @@ def test_an_axis_out_of_range() -> None:
         assert_says(message(np.exceptions.AxisError, TABLE, axis=axis), f"axis={axis}", "(2, 3)", "0, 1", "-2, -1")
 
 
-def test_an_axis_that_is_no_integer() -> None:
-    assert_says(message(TypeError, TABLE, axis=1.5), "axis", "integer", "1.5")
-
-
 def test_no_axes_at_all() -> None:
     assert_says(message(ValueError, np.int32(5)), "shape ()", "at least one axis", "np.newaxis")
 

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.elements import LEAF
-from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
-from gpuscan.problem.leading_axes import split_axes
 from tests.harness.scans import make_problem
 from tests.oracle import AFFINE, Array, assert_same
 from tests.strategies import arrays
@@ -108,17 +106,7 @@ def _arrays(value: Any) -> Any:
     return np.full(3, value, np.int32)
 
 
-def test_element_axes_are_split_off() -> None:
-    shape, trailing = split_axes(LEAF, [np.zeros((4, 5, 2, 2))], [0], resolve("matmul"))
-    assert (shape, trailing) == ((4, 5), [(2, 2)])
-
-
 # ----- Axis
-
-
-def test_axes_count_from_both_ends() -> None:
-    assert [resolve_axis(a, (2, 3, 4)) for a in (0, 2, -1, -3, int(np.int64(1)))] == [0, 2, 2, 0, 1]
-    assert resolve_axis(None, (7,)) == 0
 
 
 def test_the_elements_own_axes_are_named_where_they_are_not_counted() -> None:
@@ -159,17 +147,6 @@ def test_initial_of_a_bundle_and_of_elements_with_axes() -> None:
     assert_same(seeds[1], np.array([0.5, 1.5], np.float32))  # type: ignore[index]
     (matrices,) = make_problem(np.zeros((4, 3, 2, 2), np.float32), "matmul", axis=0, initial=np.eye(2)).seeds or ()
     assert_same(matrices, np.broadcast_to(np.eye(2, dtype=np.float32), (3, 2, 2)))
-
-
-def test_an_exclusive_scan_begins_with_the_identity() -> None:
-    for name, wanted in [("add", 0), ("multiply", 1), ("minimum", 127), ("maximum", -128), ("bitwise_and", -1)]:
-        problem = make_problem(np.zeros((3, 5), np.int8), name, axis=1, exclusive=True)
-        assert_same(problem.seeds[0], np.full(3, wanted, np.int8))  # type: ignore[index]
-        assert not problem.initial
-
-
-def test_no_seeds_unless_asked_for() -> None:
-    assert make_problem(np.zeros(3, np.int32)).seeds is None
 
 
 @pytest.mark.parametrize(
@@ -218,38 +195,6 @@ def test_what_is_no_number_of_the_element_is_no_initial_value(initial: Any) -> N
 def test_maps_are_functions(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}=3 was passed, but {name} must be a function of one element"):
         make_problem(np.zeros(3, np.uint64), **{name: 3})
-
-
-# ----- dtype
-
-
-def test_the_dtype_that_is_combined_in() -> None:
-    x = np.array([1, 2, 3], np.int8)
-    assert make_problem(x).element.fields[0].scalar.name == "int8"
-    assert make_problem(x, dtype=np.float32).element.fields[0].scalar.name == "float32"
-    assert make_problem(np.array([1.5, 2.5]), dtype=np.int32).element.fields[0].scalar.name == "int32"
-    both = make_problem((x, x), lambda l, r: (l[0] + r[0], l[1] + r[1]), dtype="int64")
-    assert [field.scalar.name for field in both.element.fields] == ["int64", "int64"]
-
-
-def test_the_callers_arrays_are_not_changed() -> None:
-    x = np.array([1, 2, 3], ">i2")
-    x.flags.writeable = False
-    for dtype in (None, np.int16, np.int32, np.float32):
-        make_problem(x, dtype=dtype)
-    assert x.dtype == np.dtype(">i2")
-
-
-def test_before_decides_the_element_and_after_the_result() -> None:
-    problem = make_problem(
-        np.arange(5, dtype=np.int32),
-        lambda l, r: (l[0] + r[0], l[1] + r[1]),
-        before=lambda v: (v, v.astype(np.float32)),
-        after=lambda v: {"mean": v[1] / v[0].astype(np.float32)},
-    )
-    assert [field.scalar.name for field in problem.source.fields] == ["int32"]
-    assert [field.scalar.name for field in problem.element.fields] == ["int32", "float32"]
-    assert problem.destination.structure.keys == ("mean",)
 
 
 @pytest.mark.parametrize("where", ["device", "numpy"])

@@ -78,82 +78,11 @@ def test_any_length_in_the_default_shape(length: int) -> None:
         assert_same(result[0, 1:], field)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("exclusive", [False, True])
-def test_segments_are_scanned_each_for_itself(exclusive: bool, reverse: bool) -> None:
-    """Cut by offsets and by keys, with empty segments among them, and with a built-in operator as well."""
-    rng = np.random.default_rng(6)
-    x = words(rng, 2, 3000)
-    offsets = np.sort(np.concatenate([[0, 3000, 1700, 1700, 1701], rng.integers(0, 3001, 40)]))
-    options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "initial": (3, 7)}
-    parts = [
-        one_by_one(AFFINE.function, tuple(field[a:b] for field in x), **options)
-        for a, b in itertools.pairwise(offsets)
-        if a < b
-    ]
-    wanted = [np.concatenate(fields) for fields in zip(*parts, strict=True)]
-    keys = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)).astype(np.int16)
-    for cut in ({"segments": offsets}, {"keys": keys}):
-        problem = make_problem(x, AFFINE, **options, **cut)
-        for results in (reference.accumulate(problem), reference.accumulate_stages(problem, TileShape(8, 0, 1, 2), 1)):
-            for result, field in zip(results, wanted, strict=True):
-                assert_same(result[0], field, cut)
-    sums = [np.cumsum(x[0][a:b], dtype=np.uint32) for a, b in itertools.pairwise(offsets)]
-    (got,) = reference.accumulate(make_problem(x[0], "add", segments=offsets))
-    assert_same(got[0], np.concatenate(sums))
-
-
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-
-
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("name", ["add", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor"])
-def test_integers_wrap_in_their_own_dtype(dtype: str, name: str) -> None:
-    info = np.iinfo(dtype)
-    x = np.random.default_rng(2).integers(info.min, info.max, 300, dtype=dtype, endpoint=True)
-    wanted = one_by_one(lambda l, r: (getattr(np, name)(l[0], r[0]),), (x,))[0]
-    (got,) = reference.accumulate(make_problem(x, name))
-    assert_same(got[0], wanted)
-
-
 def test_16_bit_floats_are_rounded_once() -> None:
     x = np.full(4096, np.float16(0.001))
     (got,) = reference.accumulate(make_problem(x, "add"))
     assert_same(got[0], np.add.accumulate(x.astype(np.float32)).astype(np.float16))
     assert got[0, -1] == np.float16(np.float32(np.float16(0.001)) * 4096)  # in float16 the sum stops growing at 4
-
-
-def test_minimum_and_maximum_propagate_nan() -> None:
-    x = np.array([3, 1, np.nan, 0, -np.inf], np.float32)
-    for name, wanted in (("minimum", [3, 1, np.nan, np.nan, np.nan]), ("maximum", [3, 3, np.nan, np.nan, np.nan])):
-        (got,) = reference.accumulate(make_problem(x, name))
-        assert_same(got[0], np.array(wanted, np.float32))
-
-
-def test_elements_with_axes_of_their_own() -> None:
-    x = np.random.default_rng(3).integers(-3, 4, (2, 50, 3, 3), dtype=np.int32)
-    wanted = one_by_one(lambda l, r: (l[0] @ r[0],), (x,), axis=1)[0]
-    problem = make_problem(x, "matmul", axis=1)
-    (got,) = reference.accumulate(problem)
-    assert_same(problem.from_rows(got), wanted)
-
-
-def test_before_and_after_are_applied() -> None:
-    x = np.arange(1, 6, dtype=np.int32)
-    problem = make_problem(x, "add", before=lambda v: v * v, after=lambda v: v.astype(np.float32) / np.float32(2))
-    (got,) = reference.accumulate(problem)
-    assert_same(got[0], (np.cumsum(x * x) / 2).astype(np.float32))
-
-    counted = make_problem(x, AFFINE, before=lambda v: (v, np.int32(1)), after=lambda v: (v[1], np.int32(7)))
-    got, seven = reference.accumulate(counted)
-    assert_same(got[0], one_by_one(AFFINE.function, (x, np.ones_like(x)))[1])
-    assert_same(seven[0], np.full(5, 7, np.int32))
-
-
-def test_narrow_numbers_are_widened_before_they_are_combined() -> None:
-    x = np.full(300, 100, np.int8)
-    (got,) = reference.accumulate(make_problem(x, "add", dtype=np.int32))
-    assert_same(got[0], np.cumsum(x, dtype=np.int32))
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 2**32 - 1))
@@ -208,25 +137,6 @@ def failing(op: Any, x: Any = None) -> str:
     return str(raised.value)
 
 
-def test_wgsl_alone_does_not_run_on_numpy() -> None:
-    source = "fn combine(a: Element, b: Element) -> Element { return a + b; }"
-    message = failing(gs.wgsl_operator(source, name="total"))
-    assert "'total'" in message
-    assert "Python" in message
-
-
-def test_results_of_another_dtype_are_refused() -> None:
-    message = failing(lambda l, r: (l + r).astype(np.float64))
-    assert "float64" in message
-    assert ".astype(np.float32)" in message
-
-
-def test_results_of_another_shape_are_refused() -> None:
-    vectors = gs.operator(lambda l, r: (l + r)[..., :1], name="first", element_axes=1)
-    message = failing(vectors, np.ones((100, 2), np.float32))
-    assert "shape" in message
-
-
 def test_results_with_other_fields_are_refused() -> None:
     x = (np.ones(100, np.float32), np.ones(100, np.float32))
     message = failing(lambda l, r: (l[0] + r[0],), x)
@@ -266,19 +176,6 @@ def test_bits_of_16_bit_floats_are_refused_as_on_a_gpu(dtype: Any) -> None:
         gs.scan(x, lambda l, r: np.where(l.view(np.uint16) > 0, l, r), device="numpy")
     bits = gs.scan(x, "maximum", device="numpy", after=lambda v: v.astype(np.float32).view(np.uint32))
     np.testing.assert_array_equal(bits, np.ones(3, np.float32).view(np.uint32))
-
-
-def test_ufuncs_that_only_gpus_lack_are_taken() -> None:
-    x = np.array([12, 18, 30, 7], np.int32)
-    (got,) = reference.accumulate(make_problem(x, lambda l, r: np.gcd(l, r)))
-    assert got.tolist() == [np.gcd.accumulate(x).tolist()]
-
-
-def test_the_input_is_not_written() -> None:
-    x = np.arange(100, dtype=np.int32)
-    x.flags.writeable = False
-    for op in ("add", lambda l, r: l + r):
-        reference.accumulate(make_problem(x, op, exclusive=True, reverse=True, initial=5))
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (1,), (1, 3), (2, 1, 3)])
