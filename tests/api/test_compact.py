@@ -15,6 +15,7 @@ import gpuscan as gs
 from gpuscan.elements import SCALARS
 from tests.harness.builds import count_reads
 from tests.harness.devices import poison
+from tests.harness.scans import record_and_submit
 from tests.oracle import Array, assert_same, limit_examples, ufunc_scan
 
 
@@ -91,9 +92,7 @@ def test_the_length_stays_on_the_device(device: gs.Device, monkeypatch: pytest.M
     picked = gs.compact(a, m)
     plan = device.plan(len(x), np.uint32)
     sums = device.asarray(np.zeros(len(x), np.uint32))
-    encoder = device.wgpu_device.create_command_encoder()
-    plan.record(encoder, picked, sums, length=picked.count)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    record_and_submit(device.wgpu_device, plan, picked, sums, length=picked.count)
     assert reads == []
     wanted = x[mask]
     assert picked.shape == wanted.shape

@@ -9,6 +9,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.heuristics import heuristics_for
+from tests.harness.scans import record_and_submit
 
 # Rows of the arrays: just enough to be combined as vectors.
 ROWS = heuristics_for("CPU").min_vector_rows
@@ -91,8 +92,6 @@ def test_recorded_plan_of_a_narrow_array(device: gs.Device) -> None:
     x, first = numbers(ROWS, 3), np.array([5, 6, 7], np.int32)
     source, target = device.asarray(x), device.asarray(np.full_like(x, -1))
     plan = device.plan(x.shape, np.int32, axis=0, exclusive=True, initial=first)
-    encoder = device.wgpu_device.create_command_encoder()
-    plan.record(encoder, source, target)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    record_and_submit(device.wgpu_device, plan, source, target)
     same(target, gs.scan(x, axis=0, exclusive=True, initial=first, device="numpy"))
     same(plan(source), target.numpy())

@@ -22,6 +22,7 @@ from tests.harness.devices import (
     device_as_if,
     distrust,
 )
+from tests.harness.scans import record_and_submit
 from tests.oracle import assert_same, several
 
 
@@ -120,9 +121,7 @@ def test_a_recorded_run_that_timed_out_is_reported_before_others(
     withhold_posts(monkeypatch)
     plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     for plan in plans:
-        encoder = device.wgpu_device.create_command_encoder()
-        plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))
-        device.wgpu_device.queue.submit([encoder.finish()])
+        record_and_submit(device.wgpu_device, plan, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again") as told:
         device.synchronize()
     assert isinstance(told.value.__cause__, gs.OperatorError)

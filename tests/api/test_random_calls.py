@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from tests.api.random_calls import STRANGE_MAPS, STRANGE_OPERATORS, Call, calls, rarely
+from tests.harness.scans import record_and_submit
 from tests.oracle import Array
 from tests.strategies import numbers
 
@@ -290,9 +291,7 @@ def test_plans_of_nothing(device: gs.Device) -> None:
         assert plan(np.zeros(shape, dtype)).shape == shape
         assert plan(device.asarray(np.zeros(shape, dtype))).shape == shape
         source, target = (device.asarray(np.full(4, 7, dtype)) for _ in range(2))
-        encoder = device.wgpu_device.create_command_encoder()
-        plan.record(encoder, source, target)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        record_and_submit(device.wgpu_device, plan, source, target)
         np.testing.assert_array_equal(target.numpy(), np.full(4, 7))
 
 

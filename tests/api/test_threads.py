@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
+from tests.harness.scans import record_and_submit
 from tests.oracle import assert_same, one_by_one, ufunc_scan
 
 THREADS = 8
@@ -50,9 +51,7 @@ def work_on_device(thread: int, device: gs.Device, together: threading.Barrier) 
         assert_same(gs.sort(array).numpy(), np.sort(x))
         assert_same(gs.compact(array, device.asarray(x % 3 == 0)).numpy(), x[x % 3 == 0])
         result = device.empty(len(x), x.dtype)
-        encoder = device.wgpu_device.create_command_encoder()
-        device.plan(len(x), x.dtype).record(encoder, array, result)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        record_and_submit(device.wgpu_device, device.plan(len(x), x.dtype), array, result)
         assert_same(result.numpy(), wanted)
     return thread
 

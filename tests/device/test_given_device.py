@@ -15,6 +15,7 @@ import gpuscan as gs
 from gpuscan.device.adapter_requirements import choose_features
 from tests.harness.builds import count_measurements
 from tests.harness.devices import queue_of
+from tests.harness.scans import record_and_submit
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.random.default_rng(0).integers(0, 2**32, 100_000, dtype=np.uint32)
@@ -56,9 +57,7 @@ def test_buffers_and_encoders_of_the_given_device(gpu: wgpu.GPUDevice) -> None:
     source = gpu.create_buffer_with_data(data=X, usage=USAGE)
     result = gpu.create_buffer(size=X.nbytes, usage=USAGE)
     assert_same(gs.scan(gs.Array.from_buffer(device, source, X.shape, X.dtype)).numpy(), ufunc_scan("add", X))
-    encoder = gpu.create_command_encoder()
-    device.plan(X.shape, X.dtype).record(encoder, source, result)
-    gpu.queue.submit([encoder.finish()])
+    record_and_submit(gpu, device.plan(X.shape, X.dtype), source, result)
     assert_same(np.frombuffer(gpu.queue.read_buffer(result), np.uint32), ufunc_scan("add", X))
 
 

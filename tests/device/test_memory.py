@@ -21,6 +21,7 @@ from tests.harness.devices import (
     count_bind_groups,
 )
 from tests.harness.processes import python
+from tests.harness.scans import record_and_submit
 
 # Calls on the best adapter: more than any cache keeps entries.
 CALLS = 3_000
@@ -106,9 +107,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
     plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch
 
     def run(source: wgpu.GPUBuffer, target: wgpu.GPUBuffer) -> int:
-        encoder = gpu.create_command_encoder()
-        plan.record(encoder, source, target)
-        gpu.queue.submit([encoder.finish()])
+        record_and_submit(gpu, plan, source, target)
         np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(target), np.uint32), np.arange(1, 1001))
         return count_bind_groups(device)
 

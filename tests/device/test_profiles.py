@@ -15,6 +15,7 @@ import gpuscan as gs
 from gpuscan import cli
 from gpuscan.tools import files
 from tests.harness.devices import device_as_if
+from tests.harness.scans import record_and_submit
 
 
 def test_spans_of_each_stage(device: gs.Device) -> None:
@@ -125,9 +126,7 @@ def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device:
     plan = device.plan(3000, np.uint32)
 
     def records() -> None:
-        encoder = device.wgpu_device.create_command_encoder()
-        plan.record(encoder, x, y)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        record_and_submit(device.wgpu_device, plan, x, y)
 
     def profile_scan() -> None:
         with device.profile() as profile:

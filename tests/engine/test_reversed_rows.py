@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.devices import as_gpu, device_as_if, poison
-from tests.harness.scans import make_problem, scan_with, tile_of, traits_of
+from tests.harness.scans import make_problem, record_and_submit, scan_with, tile_of, traits_of
 from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
@@ -199,24 +200,19 @@ def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> No
     wanted = gs.scan(flip_rows(x), axis=1, device=device)
     plan = device.plan(x.shape, x.dtype, "add", axis=1, reverse=True)
 
-    def record_and_submit(source: gs.Array, target: gs.Array) -> gs.Array:
-        encoder = device.wgpu_device.create_command_encoder()
-        plan.record(encoder, source, target)
-        device.wgpu_device.queue.submit([encoder.finish()])
-        return target
-
+    record = partial(record_and_submit, device.wgpu_device, plan)
     poison(device, x.nbytes)
-    assert_flipped(record_and_submit(device.asarray(x), device.empty(x.shape, x.dtype)).numpy(), wanted)
+    assert_flipped(record(device.asarray(x), device.empty(x.shape, x.dtype)).numpy(), wanted)
     array = device.asarray(x)
     shares = traits_of(plan)["scan"].shares_words
     # Rows of integers are reversed together, and only their ends could share words.
     assert shares == (dtype == "float16" and length % tile_of(plan).chunk > 0)
     if shares:
         with pytest.raises(ValueError, match="another dst"):
-            record_and_submit(array, array)
+            record(array, array)
         assert_same(array.numpy(), x)
     else:
-        assert_flipped(record_and_submit(array, array).numpy(), wanted)
+        assert_flipped(record(array, array).numpy(), wanted)
     array = device.asarray(x)
     assert gs.scan(array, axis=1, reverse=True, out=array) is array
     assert_flipped(array.numpy(), wanted)

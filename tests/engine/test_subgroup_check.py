@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_runs, has_mismatched_kernels, has_verified_kernels, pretend_wrong_subgroup_size
 from tests.harness.devices import device_as_if
-from tests.harness.scans import make_problem, scan_with
+from tests.harness.scans import make_problem, record_and_submit, scan_with
 from tests.oracle import assert_same, strategies_on
 
 X = np.random.default_rng(0).integers(0, 1000, 100_000, dtype=np.int32)
@@ -25,15 +25,12 @@ def varying_device(own_device: gs.Device) -> gs.Device:
     return device_as_if(own_device, vendor="Intel", adapter_type="IntegratedGPU")
 
 
-def record_and_submit(device: gs.Device, strategy: Strategy, *, in_place: bool = False) -> Any:
+def run_recorded(device: gs.Device, strategy: Strategy, *, in_place: bool = False) -> Any:
     """Record a plan, submit it without waiting, and return the array that it writes."""
     plan = device.plan(X.shape, X.dtype, strategy=strategy)
     source = device.asarray(X)
     target = source if in_place else device.asarray(np.zeros_like(X))
-    encoder = device.wgpu_device.create_command_encoder()
-    plan.record(encoder, source, target)
-    device.wgpu_device.queue.submit([encoder.finish()])
-    return target
+    return record_and_submit(device.wgpu_device, plan, source, target)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -42,7 +39,7 @@ def test_a_recorded_plan_does_without_subgroups(
 ) -> None:
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     for _ in range(2):
-        assert_same(record_and_submit(varying_device, "three_dispatch", in_place=in_place), SUMS)
+        assert_same(run_recorded(varying_device, "three_dispatch", in_place=in_place), SUMS)
     varying_device.synchronize()
 
 
@@ -78,13 +75,13 @@ def test_a_recorded_single_pass_does_without_subgroups(
     cpu = adapter.info["adapter_type"] == "CPU"
     strategies: list[Strategy] = ["fallback"] if cpu else strategies_on(varying_device)
     for strategy in strategies:
-        assert_same(record_and_submit(varying_device, strategy), SUMS, strategy)
+        assert_same(run_recorded(varying_device, strategy), SUMS, strategy)
     varying_device.synchronize()
 
 
 def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varying_device: gs.Device) -> None:
     """Assert that the first record of a kind runs one tile of its own to learn the size."""
-    target = record_and_submit(varying_device, "three_dispatch")
+    target = run_recorded(varying_device, "three_dispatch")
     assert has_verified_kernels(varying_device) == (varying_device.capabilities.subgroup_size > 0)
     assert not has_mismatched_kernels(varying_device)
     assert_same(target, SUMS)
@@ -98,11 +95,11 @@ def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(
     if not device.capabilities.subgroup_size:
         return  # there is nothing to mistake
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
-    target = record_and_submit(device, "three_dispatch")
+    target = run_recorded(device, "three_dispatch")
     with pytest.raises(gs.GpuscanError, match="another size"):
         target.numpy()
     assert not device.capabilities.distrusted
-    assert_same(record_and_submit(device, "three_dispatch"), SUMS)
+    assert_same(run_recorded(device, "three_dispatch"), SUMS)
 
 
 @pytest.mark.parametrize("cut", [False, True])

@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import wait_with_pauses
 from tests.harness.devices import as_gpu, find_tuned_tiles, store_tuned_tiles
-from tests.harness.scans import find_tile, make_problem, scan_with, tile_of
+from tests.harness.scans import find_tile, make_problem, record_and_submit, scan_with, tile_of
 from tests.oracle import AFFINE, assert_same, strategies_on, words
 
 LENGTH = 50_001
@@ -60,9 +60,7 @@ def test_every_way_to_scan_has_the_bits_of_an_untuned_device(
     results["pieces"] = scan_with(device_with_tile, make_problem(x), piece_bytes=1 << 14)[0]
     results["a plan"] = device_with_tile.plan(LENGTH, np.float32, "add")(x)
     source, target = device_with_tile.asarray(x), device_with_tile.asarray(np.full(LENGTH, np.nan, np.float32))
-    encoder = device_with_tile.wgpu_device.create_command_encoder()
-    device_with_tile.plan(LENGTH, np.float32, "add").record(encoder, source, target)
-    device_with_tile.wgpu_device.queue.submit([encoder.finish()])
+    record_and_submit(device_with_tile.wgpu_device, device_with_tile.plan(LENGTH, np.float32, "add"), source, target)
     results["a recorded plan"] = target.numpy()
     for name, result in results.items():
         np.testing.assert_array_equal(np.asarray(result).view(np.uint32), expected.view(np.uint32), err_msg=name)

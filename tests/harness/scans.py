@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import wgpu
+
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
@@ -51,6 +53,14 @@ def piece_bytes(adapter_type: str) -> int:
 
 
 # ----- Scans under test conditions
+
+
+def record_and_submit(gpu: wgpu.GPUDevice, plan: gs.Plan, source: Any, target: Any, **options: Any) -> Any:
+    """Record a plan, submit it without waiting, and return the target."""
+    encoder = gpu.create_command_encoder()
+    plan.record(encoder, source, target, **options)
+    gpu.queue.submit([encoder.finish()])
+    return target
 
 
 def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:

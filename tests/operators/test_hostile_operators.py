@@ -15,7 +15,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.heuristics import CPU, GPU
-from tests.harness.scans import make_problem, scan_with
+from tests.harness.scans import make_problem, record_and_submit, scan_with
 from tests.oracle import assert_same, half_of, pick_strategies, small_tiles, strategies_on
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
@@ -109,9 +109,7 @@ def test_every_path_tells(device: gs.Device) -> None:
             call()
     assert device.capabilities.distrusted == ()  # no strategy is to blame
     plan, result = device.plan(few.shape, few.dtype, op), device.empty(few.shape, few.dtype)
-    encoder = device.wgpu_device.create_command_encoder()
-    plan.record(encoder, on_device, result)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    record_and_submit(device.wgpu_device, plan, on_device, result)
     with pytest.raises(gs.OperatorError, match="did not end"):
         device.synchronize()
     device.synchronize()
