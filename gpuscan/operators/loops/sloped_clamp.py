@@ -18,25 +18,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuscan.operators.expression_graph import Node
-from gpuscan.operators.loops.canonical import pass_over_nan
 from gpuscan.operators.loops.max_times import is_nonnegative
 from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
     LoopStage,
-    NodeForms,
     Numbers,
     StepPart,
     both,
-    chosen_extremum,
     compute_nodes,
-    constant_choice,
-    constant_of_choice,
     exponent_of,
     power_of_two,
 )
-from gpuscan.operators.loops.tropical import check_same_nan, is_beyond
+from gpuscan.operators.loops.tropical import Clamp, Clamps, is_beyond, replace_nan
 from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
@@ -115,11 +110,7 @@ class SlopedClamps(Composition):
         half = exponent >> np.full_like(exponent, 1)
         value = value * power_of_two(half, value) * power_of_two(exponent - half, value)
         if self.replaces:
-            bound, takes = numbers[self.replaces], np.isnan(value)
-            # A bound that is absent does not take the place of NaN.
-            is_absent = is_beyond(bound, self.replaces == "low", self.replaces == "high")
-            takes = takes & ~is_absent if self.lacks else takes
-            value = np.where(takes, bound, value)
+            value = replace_nan(value, self.replaces, numbers[self.replaces], self.lacks)
         value = np.maximum(value, numbers["low"]) if self.low else value
         return np.minimum(value, numbers["high"]) if self.high else value
 
@@ -152,99 +143,56 @@ class SlopedClamps(Composition):
         return [numbers[3]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Clamp:
-    """The numbers of a map; None for bounds that are absent.
-
-    Attributes:
-        slope, shift: the line. Where the map is constant, the slope is 0.
-        low, high: the bounds, which do not count where the map is constant.
-        constant: a condition; where it is met, the map is constant. None if it never is.
-        value: the value of the map where it is constant.
-        is_constant: True if it is constant everywhere.
-        replaces: ``"low"`` or ``"high"`` for the bound of the first comparison, which takes the place of NaN.
-    """
-
-    slope: Node
-    shift: Node
-    low: Node | None = None
-    high: Node | None = None
-    constant: Node | None = None
-    value: Node | None = None
-    is_constant: bool = False
-    replaces: str = ""
-
-    @property
-    def bounded(self) -> bool:
-        return self.low is not None or self.high is not None
-
-
-class _Clamps(NodeForms[_Clamp]):
-    """The maps that nodes compute of the state."""
+class _SlopedClamps(Clamps):
+    """The maps that nodes compute of the state. The slope of a constant map is 0, and its shift is the value."""
 
     def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         self.calculus = part.calculus
-        self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
-        # True if np.where chooses between a bound and none.
-        self.lacks = False
 
-    def number(self, node: Node) -> Node:
-        return self.graph.cast(node, self.scalar)
+    def line(self, clamp: Clamp) -> tuple[Node, Node]:
+        """Return the slope and the shift."""
+        return clamp.slope or self.one, clamp.shift or self.zero
 
-    def _derive(self, node: Node) -> _Clamp:
+    def _derive(self, node: Node) -> Clamp:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
             value = self.number(node)
-            return _Clamp(self.zero, value, value=value, is_constant=True)
-        if op == "input":
-            return _Clamp(self.one, self.zero)
-        if op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
-            return self.of(args[0])
-        if op == "select" and not part.varies(args[0]):
-            return self._choice(node)
+            return Clamp(slope=self.zero, shift=value, value=value, is_constant=True)
         if op == "negative":
             return self._scale(self.of(args[0]), self.graph.constant(-1, self.scalar))
         if op in ("add", "subtract"):
             other = self.of(args[1])
             if op == "subtract":
                 other = self._scale(other, self.graph.constant(-1, self.scalar))
-            return self._sum(node, self.of(args[0]), other)
+            return self._add_clamps(node, self.of(args[0]), other)
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
             factor, state = args if part.varies(args[1]) else args[::-1]
             return self._scale(self.of(state), self.number(factor))
         if op == "divide" and not part.varies(args[1]):
             return self._scale(self.of(args[0]), self.calculus.over(self.one, self.number(args[1])))
-        if op in ("maximum", "minimum") and not (part.varies(args[0]) and part.varies(args[1])):
-            limit, state = args if part.varies(args[1]) else args[::-1]
-            return self._apply_bound(self.of(state), op == "maximum", self.number(limit))
-        name, first, second = chosen_extremum(node) or ("", node, node)
-        if name and part.varies(first) and not part.varies(second):
-            return self._chosen_bound(first, second, name == "maximum")
-        if name and part.varies(second) and not part.varies(first):
-            limit = pass_over_nan(self.graph, self.number(first), name)
-            return self._apply_bound(self.of(second), name == "maximum", limit)
-        raise LeavesClassError(node)
+        if op in ("fmax", "fmin"):
+            raise LeavesClassError(node)
+        return super()._derive(node)
 
-    def _sum(self, node: Node, one: _Clamp, other: _Clamp) -> _Clamp:
+    def _add_clamps(self, node: Node, one: Clamp, other: Clamp) -> Clamp:
         """Return the sum of a map and a number, or of two lines."""
         if one.is_constant:
             one, other = other, one
         if not other.is_constant and (one.bounded or other.bounded):
             raise LeavesClassError(node)
         add = self.calculus.add
-        shift, value = add(one.shift, other.shift), one.value and other.value and add(one.value, other.value)
-        if not other.is_constant:
-            constant = both(self.graph, one.constant, other.constant)
-            return _Clamp(add(one.slope, other.slope), shift, None, None, constant, value)
-        low, high = (bound and add(bound, other.shift) for bound in (one.low, one.high))
-        return replace(one, shift=shift, low=low, high=high, value=value)
+        slope, shift = map(add, self.line(one), self.line(other))
+        value = one.value and other.value and add(one.value, other.value)
+        constant = one.constant if other.is_constant else both(self.graph, one.constant, other.constant)
+        low, high = (bound and add(bound, self.line(other)[1]) for bound in (one.low, one.high))
+        return replace(one, slope=slope, shift=shift, low=low, high=high, constant=constant, value=value)
 
-    def _scale(self, clamp: _Clamp, factor: Node) -> _Clamp:
+    def _scale(self, clamp: Clamp, factor: Node) -> Clamp:
         times = self.calculus.times
-        value = clamp.value and times(factor, clamp.value)
-        clamp = replace(clamp, slope=times(factor, clamp.slope), shift=times(factor, clamp.shift), value=value)
+        slope, shift = (times(factor, number) for number in self.line(clamp))
+        clamp = replace(clamp, slope=slope, shift=shift, value=clamp.value and times(factor, clamp.value))
         if not clamp.bounded:
             return clamp
         if clamp.replaces and not is_nonnegative(factor):
@@ -263,56 +211,14 @@ class _Clamps(NodeForms[_Clamp]):
         low, high = compute_nodes(self.graph, scale_bounds, factor, *self.both_bounds(clamp))
         return replace(clamp, low=low, high=high)
 
-    def both_bounds(self, clamp: _Clamp) -> tuple[Node, Node]:
+    def both_bounds(self, clamp: Clamp) -> tuple[Node, Node]:
         """Return the bounds, with an infinity for one that is absent."""
         low, high = (self.graph.constant(value, self.scalar) for value in (-np.inf, np.inf))
         return low if clamp.low is None else clamp.low, high if clamp.high is None else clamp.high
 
-    def _apply_bound(self, clamp: _Clamp, below: bool, limit: Node) -> _Clamp:
-        """Return the map followed by a bound from below or from above, which also bounds the other numbers."""
-        name = "maximum" if below else "minimum"
-        low, high, value = (
-            number and self.calculus.call(name, number, limit) for number in (clamp.low, clamp.high, clamp.value)
-        )
-        if below:
-            low = low or limit
-        else:
-            high = high or limit
-        return replace(clamp, low=low, high=high, value=value)
-
-    def _chosen_bound(self, first: Node, second: Node, below: bool) -> _Clamp:
-        """Return the map of ``np.where(first > second, first, second)``. The first operand depends on the state."""
-        graph, clamp, limit = self.graph, self.of(first), self.number(second)
-        numbers = clamp.slope, clamp.shift, *filter(None, (clamp.low, clamp.high))
-        constant, value = constant_of_choice(graph, (clamp.constant, clamp.value), limit, numbers, low=below)
-        replaces = clamp.replaces or ("low" if below else "high")
-        return replace(self._apply_bound(clamp, below, limit), constant=constant, value=value, replaces=replaces)
-
-    def _choice(self, node: Node) -> _Clamp:
-        graph = self.graph
-        condition, yes, no = node.args[0], self.of(node.args[1]), self.of(node.args[2])
-
-        def pick(one: Node, other: Node) -> Node:
-            return one if one is other else graph.select(condition, one, other)
-
-        are_constant = yes.is_constant, no.is_constant
-        constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
-        line = pick(yes.slope, no.slope), pick(yes.shift, no.shift)
-        value = pick(yes.value or self.zero, no.value or self.zero)
-        if yes.is_constant or no.is_constant:
-            other = no if yes.is_constant else yes
-            return _Clamp(*line, other.low, other.high, constant, value, replaces=other.replaces)
-        check_same_nan(condition, yes, no)
-        self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
-        low, high = (pick(*pair) for pair in zip(self.both_bounds(yes), self.both_bounds(no), strict=True))
-        return _Clamp(
-            *line,
-            low if yes.low or no.low else None,
-            high if yes.high or no.high else None,
-            constant,
-            value,
-            replaces=yes.replaces or no.replaces,
-        )
+    def choice(self, condition: Node, yes: Clamp, no: Clamp) -> Clamp:
+        slope, shift = (self.pick(condition, *pair, 0) for pair in zip(self.line(yes), self.line(no), strict=True))
+        return replace(super().choice(condition, yes, no), slope=slope, shift=shift)
 
 
 def derive(part: StepPart) -> LoopStage:
@@ -323,22 +229,20 @@ def derive(part: StepPart) -> LoopStage:
     """
     if len(part.state_indices) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
-    clamps, graph = _Clamps(part), part.graph
+    clamps, graph = _SlopedClamps(part), part.graph
     clamp = clamps.of(part.results[0])
-    falls = not is_nonnegative(clamp.slope)
+    slope, shift = clamps.line(clamp)
+    falls = not is_nonnegative(slope)
     if not clamp.bounded or (clamp.replaces and falls):
         raise LeavesClassError(part.results[0], rank=-1)
-    low, high = clamp.low, clamp.high
-    if falls:
-        low, high = clamps.both_bounds(clamp)
-    if clamp.constant is not None and clamp.value is not None:
-        low, high = (bound and graph.select(clamp.constant, clamp.value, bound) for bound in (low, high))
-    exponent = graph.constant(0, INT32)
-    line = compute_nodes(graph, scale_line, clamp.slope, clamp.shift, exponent)
-    bounds = tuple(bound for bound in (low, high) if bound is not None)
     law = "h[t] = a h[t-1] + b"
     law = law if clamp.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")
     if clamp.high is not None:
         law = f"h[t] = min({law.removeprefix('h[t] = ')}, high)"
-    composition = SlopedClamps(low is not None, high is not None, falls, clamp.replaces, clamps.lacks)
-    return LoopStage("clamp", law, part.state_indices, (*line, *bounds), clamp.constant, composition)
+    if falls:
+        low, high = clamps.both_bounds(clamp)
+        clamp = replace(clamp, low=low, high=high)
+    line = compute_nodes(graph, scale_line, slope, shift, graph.constant(0, INT32))
+    numbers = clamps.bounds(clamp)
+    composition = SlopedClamps(clamp.low is not None, clamp.high is not None, falls, clamp.replaces, clamps.lacks)
+    return LoopStage("clamp", law, part.state_indices, (*line, *filter(None, numbers)), clamp.constant, composition)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,13 @@ def is_beyond(number: Number, low: bool, high: bool) -> Any:
     return number == np.full_like(number, -np.inf if low else np.inf)
 
 
+def replace_nan(number: Number, name: str, bound: Number, lacks: bool) -> Number:
+    """Return the bound of this name in the place of NaN. A bound that is absent, which some lack, does not take it."""
+    takes = np.isnan(number)
+    takes = takes & ~is_beyond(bound, name == "low", name == "high") if lacks else takes
+    return np.where(takes, bound, number)
+
+
 # How bounds are applied: as np.maximum, which keeps NaN, or as np.fmax, which passes over NaN.
 _MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax}
 _MINIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.minimum, "skip": np.fmin}
@@ -131,10 +139,7 @@ class ClampMaps(Composition):
             number = total
         nan = self.nan
         if nan in ("low", "high"):
-            bound, takes = numbers[nan], np.isnan(number)
-            # A bound that is absent does not take the place of NaN.
-            takes = takes & ~is_beyond(bound, nan == "low", nan == "high") if self.lacks else takes
-            number, nan = np.where(takes, bound, number), "keep"
+            number, nan = replace_nan(number, nan, numbers[nan], self.lacks), "keep"
         number = _MAXIMUM[nan](number, numbers["low"]) if self.low else number
         return _MINIMUM[nan](number, numbers["high"]) if self.high else number
 
@@ -156,10 +161,11 @@ class ClampMaps(Composition):
 
 @dataclass(frozen=True, eq=False)
 class Clamp:
-    """The numbers of a map; None for an increment of 0 and for bounds that are not there.
+    """The numbers of a map; None for a slope of 1, for an increment of 0, and for bounds that are not there.
 
     Attributes:
         shift, low, high: the numbers, which do not count where the map is constant.
+        slope: the factor of the state, which only `sloped_clamp` has.
         constant: a condition; where it is met, the map is constant. None if it never is.
         value: the value of the map where it is constant.
         is_constant: True if it is constant everywhere.
@@ -173,6 +179,11 @@ class Clamp:
     value: Node | None = None
     is_constant: bool = False
     replaces: str = ""
+    slope: Node | None = None
+
+    @property
+    def bounded(self) -> bool:
+        return self.low is not None or self.high is not None
 
 
 class Clamps(NodeForms[Clamp]):
@@ -310,7 +321,7 @@ class Clamps(NodeForms[Clamp]):
     def _shift_clamp(self, clamp: Clamp, amount: Node) -> Clamp:
         if amount.equals(0):
             return clamp
-        if (clamp.low or clamp.high) and (clamp.shift is None or clamp.shift.is_constant):
+        if clamp.bounded and (clamp.shift is None or clamp.shift.is_constant):
             # An infinity that is added after the bounds does not meet the state itself.
             self.lacks |= not amount.is_constant
         low, high, value = (number and self._sum(number, amount) for number in (clamp.low, clamp.high, clamp.value))
@@ -353,7 +364,7 @@ class Clamps(NodeForms[Clamp]):
             limit = pass_over_nan(graph, self.number(first), "maximum" if bound == "low" else "minimum")
             return self._apply_bound(self.of(second), bound, limit)
         clamp, limit = self.of(first), self.number(second)
-        numbers = filter(None, (clamp.low, clamp.high, clamp.shift))
+        numbers = filter(None, (clamp.low, clamp.high, clamp.slope, clamp.shift))
         form = clamp.constant, clamp.value
         constant, value = constant_of_choice(graph, form, limit, numbers, low=bound == "low")
         bounded = self._apply_bound(clamp, bound, limit)
@@ -368,25 +379,25 @@ class Clamps(NodeForms[Clamp]):
 
     def choice(self, condition: Node, yes: Clamp, no: Clamp) -> Clamp:
         """Return the clamp of a choice by a condition on the input."""
-        graph = self.graph
-
-        def pick(one: Node | None, other: Node | None, absent: object) -> Node | None:
-            if one is other:
-                return one
-            nothing = graph.constant(absent, self.scalar)
-            return graph.select(condition, nothing if one is None else one, nothing if other is None else other)
-
+        pick = partial(self.pick, condition)
         are_constant = yes.is_constant, no.is_constant
-        constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
+        constant = constant_choice(self.graph, condition, are_constant, (yes.constant, no.constant))
         value = pick(yes.value, no.value, 0)
         if yes.is_constant or no.is_constant:
             return replace(no if yes.is_constant else yes, constant=constant, value=value)
         far = np.inf if self.scalar.kind == "float" else self.far
-        check_same_nan(condition, yes, no)
+        _check_same_nan(condition, yes, no)
         self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
         low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
         replaces = yes.replaces or no.replaces
         return Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value, replaces=replaces)
+
+    def pick(self, condition: Node, one: Node | None, other: Node | None, absent: object) -> Node | None:
+        """Return the number of a choice by a condition, with a number for one that is absent."""
+        if one is other:
+            return one
+        nothing = self.graph.constant(absent, self.scalar)
+        return self.graph.select(condition, nothing if one is None else one, nothing if other is None else other)
 
     def bounds(self, clamp: Clamp) -> tuple[Node | None, Node | None]:
         """Return the bounds. Where the map is constant, they are its value."""
@@ -400,14 +411,13 @@ class Clamps(NodeForms[Clamp]):
         return low, high
 
 
-def check_same_nan(condition: Node, yes: Any, no: Any) -> None:
+def _check_same_nan(condition: Node, yes: Clamp, no: Clamp) -> None:
     """Check that two maps that a condition chooses between replace NaN by the same bound. One without bounds does not.
 
     Raises:
         LeavesClassError: only one of them replaces NaN, or they do it by different bounds.
     """
-    lacks = any(clamp.low is None and clamp.high is None for clamp in (yes, no))
-    if yes.replaces != no.replaces and not lacks:
+    if yes.replaces != no.replaces and yes.bounded and no.bounded:
         raise LeavesClassError(condition, "chooses between bounds that treat NaN in different ways", rank=1)
 
 
