@@ -32,6 +32,7 @@ from gpuscan.operators.loops.stage import (
     NodeForms,
     Numbers,
     StepPart,
+    compared,
 )
 from gpuscan.operators.loops.tropical import Clamp, ClampMaps, Clamps
 from gpuscan.operators.traced_array import Number
@@ -150,12 +151,8 @@ class _Maps(NodeForms[_Map]):
         negates = fixed is no
         while condition.op == "logical_not":
             condition, negates = condition.args[0], not negates
-        if condition.op not in SIGNS or state not in condition.args or not self._is_fixed(fixed):
-            raise LeavesClassError(node, rank=-1)
-        test, limit = condition.op, condition.args[1]
-        if limit is state:
-            test, limit = SWAPPED.get(test, test), condition.args[0]
-        if not limit.is_constant:
+        test, limit = compared(condition, state) or ("", condition)
+        if not test or not limit.is_constant or not self._is_fixed(fixed):
             raise LeavesClassError(node, rank=-1)
         test = NEGATED[test] if negates else test
         threshold, is_float = limit.value.item(), state.scalar.kind == "float"

@@ -26,6 +26,7 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     StepPart,
     both,
+    compared,
     either,
     negate_condition,
 )
@@ -131,13 +132,8 @@ def _condition(part: StepPart, node: Node, negates: bool, new: Node) -> _Update 
 
 def _value(part: StepPart, update: _Update, state: Node) -> tuple[str, Node] | None:
     """Return how a new value is compared with the old one, and the value."""
-    left, right = update.comparison.args
-    op = update.comparison.op
-    if left is state and not part.varies(right):
-        left, right, op = right, left, SWAPPED[op]
-    if right is not state or part.varies(left) or left is not update.new:
-        return None
-    return op, left
+    op, old = compared(update.comparison, update.new) or ("", update.new)
+    return (op, update.new) if op and old is state and not part.varies(update.new) else None
 
 
 def _stage(part: StepPart, index: int, best: _Update) -> LoopStage:

@@ -15,17 +15,15 @@ import numpy as np
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.stage import (
     SIGNS,
-    SWAPPED,
     Composition,
     LeavesClassError,
     LoopStage,
     Numbers,
     StepPart,
     both,
+    compared,
 )
 from gpuscan.operators.traced_array import Number
-
-_SWAPPED = {**SWAPPED, "equal": "equal", "not_equal": "not_equal"}
 
 
 @dataclass(frozen=True)
@@ -111,9 +109,7 @@ def _parse(part: StepPart, node: Node, negates: bool) -> tuple[_Missing, Node | 
         return missing, both(part.graph, valid or free, free)
     if node.op == "isnan" and node.args[0] is state:
         return _Missing("isnan", 0, negates), None
-    if node.op in _SWAPPED and state in node.args:
-        limit = node.args[1] if node.args[0] is state else node.args[0]
-        if limit.is_constant:
-            test = node.op if node.args[0] is state else _SWAPPED[node.op]
-            return _Missing(test, limit.value.item(), negates), None
+    test, limit = compared(node, state) or ("", node)
+    if test and limit.is_constant:
+        return _Missing(test, limit.value.item(), negates), None
     raise LeavesClassError(node, rank=-1)

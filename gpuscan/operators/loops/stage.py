@@ -408,6 +408,14 @@ NEGATED |= {"equal": "not_equal", "not_equal": "equal"}
 SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 
 
+def compared(node: Node, operand: Node) -> tuple[str, Node] | None:
+    """Return how an operand is compared with another number, and that number; None if the node does no such thing."""
+    if node.op not in SIGNS or operand not in node.args:
+        return None
+    first, second = node.args
+    return (node.op, second) if first is operand else (SWAPPED.get(node.op, node.op), first)
+
+
 def maximum_of_choice(a: Number, b: Number) -> AnyArray:
     return np.where(a > b, a, b)
 
