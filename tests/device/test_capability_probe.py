@@ -18,6 +18,7 @@ from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_measurements
 from tests.harness.devices import small_binding
 from tests.harness.processes import python
+from tests.oracle import Array
 
 # Seconds within which the probe has ended even on a busy machine; an unbounded wait never ends.
 BOUNDED_SECONDS = 60
@@ -187,6 +188,16 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
     assert gs.reduce(x, device=small) == wanted[-1]
 
 
+def scan_in_pieces(small: gs.Device, x: Array, width: int) -> Array:
+    """Scan and reduce an array of NumPy, also as columns in rows of this width, and return the sums."""
+    wanted = x.cumsum(dtype=np.int32)
+    np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+    assert gs.reduce(x, device=small) == wanted[-1]
+    columns = x.reshape(-1, width)
+    np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
+    return wanted
+
+
 def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
     """Scan NumPy arrays of any length, also if one buffer cannot hold both the array and the run's report."""
     limit = 1 << (22 if adapter.info["adapter_type"] == "CPU" else 23)
@@ -194,12 +205,8 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == limit
     for n in (limit // 4, limit // 2):
         x = np.arange(n, dtype=np.int32)
-        wanted = x.cumsum(dtype=np.int32)
-        np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+        wanted = scan_in_pieces(small, x, 64)
         np.testing.assert_array_equal(np.concatenate(list(gs.scan_chunks([x[:7], x[7:]], device=small))), wanted)
-        assert gs.reduce(x, device=small) == wanted[-1]
-        columns = x.reshape(-1, 64)
-        np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
     with pytest.raises(gs.DeviceMemoryError, match="larger limit"):
         small.asarray(x)
 
@@ -209,12 +216,8 @@ def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
     limit = 1 << (20 if adapter.info["adapter_type"] == "CPU" else 23)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": limit - 4})
     x = np.arange(limit // 4 - 1, dtype=np.int32)
-    wanted = x.cumsum(dtype=np.int32)
-    np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+    wanted = scan_in_pieces(small, x, 7)
     np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)
-    assert gs.reduce(x, device=small) == wanted[-1]
-    columns = x.reshape(-1, 7)
-    np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
 
 
 def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> None:

@@ -11,24 +11,33 @@ import gpuscan as gs
 from gpuscan.elements import scalar_of
 from tests.api.test_sort import keys_of
 from tests.harness.sorts import run_stage
+from tests.oracle import Array
 from tests.twins import counting as twin
 
 # Unequal numbers of invocations, tiles and elements.
 WORKGROUP = 8
 
 
+def labels_of(dtype: Any) -> list[Array]:
+    """Return labels from 0 to 99, others with a few below 0, equal ones, and sorted ones with long runs."""
+    rng = np.random.default_rng(20)
+    labels = rng.integers(0, 100, 613), rng.integers(-3, 75, 613), np.full(613, 34), np.full(613, 99)
+    return [each.astype(dtype) for each in (*labels, np.full(613, 7), np.sort(rng.zipf(1.5, 613) % 90))]
+
+
+def count(values: Array, bins: int, validation_flag: Array) -> Array:
+    """Return the counts, and assert that the flag has the largest label and tells whether one is negative."""
+    counts, found = twin.count(values, bins)
+    assert validation_flag[1] == found[1]
+    assert found[1] or validation_flag[0] == found[0]
+    return counts
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
 @pytest.mark.parametrize(("bins", "copies", "slots"), [(20, 3, 64), (500, 1, 0)])
 def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int) -> None:
     """Assert that labels are counted, wherever their counters are, and that the largest and the sign are found."""
-    rng = np.random.default_rng(bins)
-    for labels in (
-        rng.integers(0, 100, 613),
-        rng.integers(-3, 30, 613),
-        np.full(613, 7),
-        np.sort(rng.zipf(1.5, 613) % 90),
-    ):
-        values = labels.astype(dtype)
+    for values in labels_of(dtype):
         per_vector = 16 // values.itemsize
         vectors = -(-values.size // per_vector)
         share = 11
@@ -48,11 +57,7 @@ def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int
             cached=0,
             uniform=False,
         )
-        wanted, found = twin.count(values, bins)
-        np.testing.assert_array_equal(counts, wanted)
-        assert validation_flag[1] == found[1]
-        if not found[1]:
-            assert validation_flag[0] == found[0]
+        np.testing.assert_array_equal(counts, count(values, bins, validation_flag))
 
 
 @pytest.mark.parametrize(("dtype", "vectors"), [(np.uint8, 1), (np.int16, 2), (np.int64, 3)])
@@ -60,15 +65,7 @@ def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
     """Assert that tiles are divided among parts of the bins, and that the parts are counted."""
     bins, part_bins, copies = 75, 16, 4
     parts = -(-bins // part_bins)
-    rng = np.random.default_rng(vectors)
-    for labels in (
-        rng.integers(0, 100, 613),
-        rng.integers(-3, 75, 613),
-        np.full(613, 34),
-        np.full(613, 99),
-        np.sort(rng.zipf(1.5, 613) % 90),
-    ):
-        values = labels.astype(dtype)
+    for values in labels_of(dtype):
         per_vector = 16 // values.itemsize
         tile = WORKGROUP * vectors * per_vector
         tiles = -(-values.size // tile)
@@ -90,10 +87,7 @@ def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
             part_bins=part_bins,
             copies=copies,
         )
-        counted, found = twin.count(values, bins)
-        assert validation_flag[1] == found[1]
-        if not found[1]:
-            assert validation_flag[0] == found[0]
+        counted = count(values, bins, validation_flag)
         wanted = twin.divide_bins(values, bins, part_bins, tile)
         np.testing.assert_array_equal(twin.count_parts(wanted, bins, part_bins), counted)
         halves = places.view(np.uint16).reshape(tiles, tile)

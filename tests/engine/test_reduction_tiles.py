@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,23 +62,26 @@ def test_bundles_down_columns(device: gs.Device) -> None:
                 assert_same(got, field, shape)
 
 
+def check_options(where: gs.Device, shape: tuple[int, ...], cuts: Iterable[Any]) -> None:
+    """Reduce an array of bytes along its second axis with an initial value and maps, into an array, and its views."""
+    x = (np.arange(np.prod(shape)) % 101).astype(np.uint8).reshape(shape)
+    there, first = where.asarray(x), x[:, 0]
+    initial = (np.arange(first.size) % 7 * 40).astype(np.uint8).reshape(first.shape)
+    assert_same(gs.reduce(there, "maximum", axis=1, initial=initial).numpy(), np.maximum(x.max(1), initial), shape)
+    got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
+    assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32), shape)
+    for cut in cuts:
+        assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), (shape, cut))
+    out = where.asarray(np.full_like(first, 200))
+    gs.reduce(there, "minimum", axis=1, out=out)
+    assert_same(out.numpy(), x.min(1), shape)
+
+
 def test_options(device: gs.Device) -> None:
     """Reduce with an initial value and maps, views, and into an array on the device."""
     where = as_gpu(device)
     for rotation, shape in half_of(device, enumerate([(3, 41, 7), (1, 3001, 5)])):
-        x = (np.arange(np.prod(shape)) % 101).astype(np.uint8).reshape(shape)
-        there = where.asarray(x)
-        lead = np.arange(x[:, 0].size).reshape(x[:, 0].shape)
-        initial = (lead % 7 * 40).astype(np.uint8)
-        assert_same(gs.reduce(there, "maximum", axis=1, initial=initial).numpy(), np.maximum(x.max(1), initial), shape)
-        got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
-        assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32), shape)
-        cut: Any
-        for cut in one_of(device, (np.s_[:, 3:], np.s_[:, :-2], np.s_[..., 1:]), rotation):
-            assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), (shape, cut))
-        out = where.asarray(np.full(x[:, 0].shape, 200, np.uint8))
-        gs.reduce(there, "minimum", axis=1, out=out)
-        assert_same(out.numpy(), x.min(1), shape)
+        check_options(where, shape, one_of(device, (np.s_[:, 3:], np.s_[:, :-2], np.s_[..., 1:]), rotation))
     where.memory_cleanup()  # drops the programs, which keep the initial values
 
 

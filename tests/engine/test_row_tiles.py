@@ -15,6 +15,7 @@ from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import RowTile
+from tests.engine.test_reduction_tiles import check_options
 from tests.harness.devices import as_gpu
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import Array, assert_same, half_of, one_of, pick_strategies, strategies_on
@@ -78,20 +79,11 @@ def test_columns_around_every_boundary(device: gs.Device) -> None:
 def test_options(device: gs.Device) -> None:
     """Reduce with an initial value and maps, views, bundles, and into an array on the device."""
     where = as_gpu(device)
-    x = (np.arange(500 * 1501) % 101).astype(np.uint8).reshape(500, 1501)
-    there = where.asarray(x)
-    initial = (np.arange(500) * 7 % 256).astype(np.uint8)
-    assert_same(gs.reduce(there, "maximum", axis=1, initial=initial).numpy(), np.maximum(x.max(1), initial))
-    got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
-    assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32))
-    for cut in (np.s_[:, 3:], np.s_[1:, :-2], np.s_[:, 1:1000]):
-        assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), cut)
-    out = where.asarray(np.full(500, 200, np.uint8))
-    gs.reduce(there, "minimum", axis=1, out=out)
-    assert_same(out.numpy(), x.min(1))
+    check_options(where, (500, 1501), (np.s_[:, 3:], np.s_[1:, :-2], np.s_[:, 1:1000]))
     both = gs.operator(lambda l, r: (l[0] + r[0], np.maximum(l[1], r[1])), name="both")
+    x = (np.arange(500 * 1501) % 101).astype(np.uint8).reshape(500, 1501)
     wide = x.astype(np.int32) - 200
-    sums, greatest = gs.reduce((there, where.asarray(wide)), both, axis=1)
+    sums, greatest = gs.reduce((where.asarray(x), where.asarray(wide)), both, axis=1)
     assert_same(sums.numpy(), x.sum(1, dtype=np.uint8))
     assert_same(greatest.numpy(), wide.max(1))
     where.memory_cleanup()  # drops the programs, which keep the initial values
