@@ -63,14 +63,8 @@ class MaxTimes(Semiring):
     joins: Node | None = None
 
     @classmethod
-    def nothing(cls, like: Number) -> float:
+    def nothing(cls, is_float: bool) -> float:
         return cls.farthest
-
-    def zero(self, like: Node) -> Node:
-        return self.graph.constant(self.farthest, like.scalar)
-
-    def one(self, like: Node) -> Node:
-        return self.graph.constant(1, like.scalar)
 
     def sum(self, a: Node, b: Node) -> Node:
         return a if a is b else self.calculus.call(self.extremum, a, b)

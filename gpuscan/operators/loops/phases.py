@@ -31,6 +31,7 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Shape,
     StepPart,
+    choose_present,
     compute_nodes,
     constant_choice,
 )
@@ -126,8 +127,8 @@ class _Phases(NodeForms[_Phase]):
                 raise LeavesClassError(node, "chooses between phases of different ranges", rank=1)
             are_constant = yes.modulus is None, no.modulus is None
             constant = constant_choice(graph, args[0], are_constant, (yes.constant, no.constant))
-            increment = self._choose(args[0], yes.increment, no.increment)
-            value = self._choose(args[0], yes.value, no.value)
+            increment = choose_present(graph, args[0], yes.increment, no.increment)
+            value = choose_present(graph, args[0], yes.value, no.value)
             one = no if yes.modulus is None else yes
             return _Phase(increment, one.modulus, one.low, constant, value)
         raise LeavesClassError(node, rank=-1)
@@ -141,12 +142,6 @@ class _Phases(NodeForms[_Phase]):
             raise LeavesClassError(node, rank=-1)
         # An increment is added to the old phase, which is the distance from the lower end plus that end.
         return _Phase(self.graph.constant(-phase.low, node.scalar), phase.modulus, phase.low)
-
-    def _choose(self, condition: Node, yes: Node | None, no: Node | None) -> Node | None:
-        """Return a choice of two numbers; if there is only one, that one, since `constant` excludes the other case."""
-        if yes is None or no is None:
-            return yes or no
-        return self.graph.select(condition, yes, no)
 
     def _wrap(self, node: Node, total: Node, modulus: float) -> _Phase:
         """Return the phase of the remainder of a sum."""

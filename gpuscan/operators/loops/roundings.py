@@ -37,6 +37,7 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Shape,
     StepPart,
+    choose_present,
     compute_nodes,
     constant_choice,
     may_exceed_int64,
@@ -203,9 +204,7 @@ class _Roundings(NodeForms[_Rounded]):
         graph = self.graph
         are_constant = yes.numbers is None, no.numbers is None
         constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
-        value = yes.value or no.value
-        if yes.value is not None and no.value is not None:
-            value = graph.select(condition, yes.value, no.value)
+        value = choose_present(graph, condition, yes.value, no.value)
         numbers = yes.numbers or no.numbers
         if yes.numbers is not None and no.numbers is not None:
             numbers = tuple(graph.select(condition, *pair) for pair in zip(yes.numbers, no.numbers, strict=True))

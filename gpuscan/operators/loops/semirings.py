@@ -63,10 +63,18 @@ class Semiring:
     plus: Callable[..., Number]
     times: Callable[..., Number]
 
+    # The 1 of the semiring.
+    unit = 1
+
     @classmethod
-    def nothing(cls, like: Number) -> float:
-        """Return the 0 of the semiring for arrays as this one."""
+    def nothing(cls, is_float: bool) -> float:
+        """Return the 0 of the semiring, of floats or of other numbers."""
+        del is_float
         return 0
+
+    @classmethod
+    def nothing_like(cls, numbers: Number) -> Number:
+        return np.full_like(numbers, cls.nothing(numbers.dtype.kind == "f"))
 
     def __init__(self, part: StepPart) -> None:
         self.part = part
@@ -78,10 +86,10 @@ class Semiring:
         return node
 
     def zero(self, like: Node) -> Node:
-        raise NotImplementedError
+        return self.graph.constant(self.nothing(like.scalar.kind == "float"), like.scalar)
 
     def one(self, like: Node) -> Node:
-        raise NotImplementedError
+        return self.graph.constant(self.unit, like.scalar)
 
     def sum(self, a: Node, b: Node) -> Node:
         raise NotImplementedError
@@ -277,7 +285,7 @@ class MatrixMaps(Composition):
             result = times(one, other)
             for number, class_number in ((one, row), (other, column)):
                 if class_number in self.sparse:
-                    nothing = np.full_like(like, self.semiring.nothing(like))
+                    nothing = self.semiring.nothing_like(like)
                     result = np.where(number == nothing, nothing, result)
             return result
 
@@ -291,11 +299,8 @@ class MatrixMaps(Composition):
                         for k in size
                         if ZERO not in (self.pattern[i][k], self.pattern[k][j])
                     ]
-                    one = np.ones_like(like) if self.semiring.class_name == "affine" else np.zeros_like(like)
-                    terms = [one if term is None else term for term in terms]
-                    entries[class_number] = (
-                        reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
-                    )
+                    terms = [np.full_like(like, self.semiring.unit) if term is None else term for term in terms]
+                    entries[class_number] = reduce(plus, terms) if terms else self.semiring.nothing_like(like)
         vector = []
         for i in size:
             terms = [product(self.pattern[i][j], left[stored + j]) for j in size if self.pattern[i][j] != ZERO]
@@ -432,7 +437,7 @@ class ScaledMaps(Composition):
             product = np.where(np.isinf(state) & ~keeps, np.full_like(product, np.nan), product)
         if self.semiring.class_name != "affine":
             # An infinity stands for a term that is absent, and stays so.
-            nothing = np.full_like(product, self.semiring.nothing(product))
+            nothing = self.semiring.nothing_like(product)
             product = np.where(state == nothing, nothing, product)
         total: Number = self.semiring.plus(product, shift)
         return total

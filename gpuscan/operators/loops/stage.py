@@ -399,6 +399,11 @@ def constant_choice(
     return chosen(graph, condition, *constants)
 
 
+def choose_present(graph: Graph, condition: Node, one: Node | None, other: Node | None) -> Node | None:
+    """Return a choice of two numbers. If there is only one, it is that one, which counts nowhere else."""
+    return graph.select(condition, one, other) if one is not None and other is not None else one or other
+
+
 # Operations that compare two numbers, and what they say of the two swapped.
 SWAPPED = {"greater": "less", "greater_equal": "less_equal", "less": "greater", "less_equal": "greater_equal"}
 # The same, and what holds if they do not.

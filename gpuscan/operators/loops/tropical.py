@@ -513,24 +513,18 @@ class MaxPlus(Semiring):
     law = "h[t] = max(a + h[t-1], b)"
     plus: np.ufunc = np.maximum
     times = staticmethod(_add)
+    unit = 0
     extremum = "maximum"
     farthest = -1
 
     @classmethod
-    def nothing(cls, like: Number) -> float:
-        return cls.farthest * (np.inf if like.dtype.kind == "f" else _FAR)
+    def nothing(cls, is_float: bool) -> float:
+        return cls.farthest * (np.inf if is_float else _FAR)
 
     def number(self, node: Node) -> Node:
         own = self.part.states[0].scalar
         scalar = INT64 if own.is_integer else self.calculus.wide(self.part.states[0]).scalar
         return self.graph.cast(node, scalar)
-
-    def zero(self, like: Node) -> Node:
-        far = np.inf if like.scalar.kind == "float" else _FAR
-        return self.graph.constant(self.farthest * far, like.scalar)
-
-    def one(self, like: Node) -> Node:
-        return self.graph.constant(0, like.scalar)
 
     def sum(self, a: Node, b: Node) -> Node:
         return a if a is b else self.calculus.call(self.extremum, a, b)
