@@ -247,6 +247,11 @@ class Heuristics:
     # Elements in a row, at least. Shorter rows share tiles. Not measured on record: a row of four words for each lane
     # of a subgroup is the least that fills one.
     min_row: int = 128
+    # Bytes and words of items of a tile that holds a whole row, at least, if rows could share tiles that end with rows.
+    # H200, 2^25 elements in rows of 256 float32: 85 us, and 72 in shared tiles; 256 float16 86 and 55, 512 uint8 46 and
+    # 30; but 512 float16 48 and 55, 512 float32 68 and 72, 256 int64 132 and 141.
+    min_whole_row_bytes: int = 1024
+    min_whole_row_words: int = 512
     # Invocations in a workgroup, at most. Not measured on record: it is the workgroup of other tiles, `wide_workgroup`.
     row_workgroup: int = 512
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows

@@ -267,8 +267,12 @@ def why_no_tile_waits(spec: ScanSpec, tile: Tile, length: int) -> str:
         return "a tile holds whole columns, so none waits for another" if spec.row_length <= tile.height else ""
     if tile.per_row and spec.row_length <= tile.tile_size:
         return "a tile holds a whole row, so none waits for another"
-    if length <= tile.tile_size and not (spec.carried or spec.carry_out):
+    if spec.carried or spec.carry_out:
+        return ""
+    if length <= tile.tile_size:
         return "one tile holds all, and waits for none"
+    if spec.stacked_rows and not spec.as_one_row and tile.tile_size % spec.row_length == 0:
+        return "tiles end where rows do, so none waits for another"
     return ""
 
 

@@ -146,6 +146,17 @@ def test_a_tile_that_holds_a_row_stands_alone() -> None:
         assert not plan.posts
 
 
+@pytest.mark.parametrize(("row_length", "alone"), [(8, True), (12, True), (14, False), (256, True), (1000, True)])
+def test_tiles_that_end_with_rows_stand_alone(row_length: int, alone: bool) -> None:
+    """Assert that rows share tiles of as many steps as it takes to end with a row, if there are such tiles."""
+    asked = spec(rows=100_000, row_length=row_length)
+    planned = plan_scan(asked, gpu(), "lookahead", "")
+    assert (planned.stages[0].kernel.strategy == "alone") == alone
+    assert planned.tile.tile_size % row_length == 0 or not alone or planned.tile.per_row
+    in_pieces = plan_scan(replace(asked, carry_out=True), gpu(), "lookahead", "", piece=100_000)
+    assert in_pieces.stages[0].kernel.strategy == "alone" or not planned.tile.per_row
+
+
 def test_tiles_that_hold_columns_stand_alone() -> None:
     """Assert that short columns are scanned without posts, which would take more memory than the array."""
     for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
