@@ -189,6 +189,11 @@ class RunLog:
 
     # ----- What is known of kernels
 
+    @property
+    def known_kernels(self) -> int:
+        """The number of kernels whose subgroups were seen."""
+        return len(self.verified_kernels) + len(self.mismatched_kernels)
+
     def is_verified(self, plan: ScanPlan) -> bool:
         """Return True if every subgroup of the plan was seen to have the planned size."""
         return all(not stage.kernel.subgroups or stage.kernel in self.verified_kernels for stage in plan.stages)

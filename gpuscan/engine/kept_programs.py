@@ -92,8 +92,8 @@ def launch_or_record(
 class _Failures:
     """Counts the calls of a key since one was recorded that no program can do.
 
-    Some calls always wait for the GPU, or return an object that no program can make. Others do so only sometimes, such
-    as the first call that launches a kernel. So calls of such a key are recorded again now and then.
+    Some calls always wait for the GPU, or return an object that no program can make. Others do so only sometimes. So
+    calls of such a key are recorded again now and then.
     """
 
     # Every entry of the kept programs has the memory that it keeps alive. This one keeps none.
@@ -106,6 +106,10 @@ class _Failures:
         """Count one more call, and return True if it shall be recorded."""
         self._count += 1
         return self._count <= _MAX_FAILURES or self._count % _RETRY == 0
+
+    def forgive(self) -> None:
+        """Let the next call be recorded as well."""
+        self._count -= 1
 
 
 class _Variants:
@@ -238,6 +242,7 @@ def _record(
         trace = SizeTrace(sizes) if sizes and isinstance(family, _Family) and family.is_open else None
         given, integer_sizes = (arrays, iter(())) if trace is None else _with_sizes(context, arrays, trace)
         recording = Recording([array.buffer for array in arrays], parameters, trace)
+        kernels = context.run_log.known_kernels
         context.queue.recording, context.has_sizes = recording, trace is not None
         try:
             result, passed = compute(parameters, given, integer_sizes)
@@ -252,6 +257,11 @@ def _record(
         if template is not None:
             _keep(context, key, sizes, recording, template)
             context.programs.pop((_Failures, key), None)
+        elif context.run_log.known_kernels > kernels:
+            # The first launch of a kernel waits to see how large its subgroups are. Calls of other lengths may have
+            # other kernels.
+            if failures is not None:
+                failures.forgive()
         elif failures is None:
             context.programs.keep((_Failures, key), _Failures())
         if trace is None:

@@ -266,6 +266,18 @@ def test_a_new_length_beside_a_new_number(device: gs.Device) -> None:
     assert max(calls[4:]) <= NEW_FIRST + NEW_EACH_STAGE, calls
 
 
+@pytest.mark.usefixtures("without_collections")
+def test_kernels_of_the_first_lengths(device: gs.Device) -> None:
+    """Assert that calls launch programs although the first ones had kernels of their own, and waited to see them."""
+    gpu = as_gpu_of_programs(device)
+    a, b = (gpu.asarray(np.ones(4096, np.float32)) for _ in range(2))
+    # Rows of other alignments have other kernels.
+    for number in range(10):
+        part = slice(0, 1100 + 7 * number)
+        calls = Counted().of(partial(gs.linear_recurrence_vjp, a[part], a[part], b[part]))
+    assert calls <= NEW_FIRST + 2 * NEW_EACH_RESULT, calls
+
+
 def test_scans_of_groups(device: gs.Device) -> None:
     """Assert that scans of long arrays launch one program for any number of labels, which the GPU counts."""
     length = group_heuristics_for(device.capabilities.adapter_type).min_counted_elements
