@@ -2,8 +2,8 @@
 
 While a call is recorded, its arrays have a `Size` in the place of each length, offset and stride. Arithmetic on sizes
 is noted in a `SizeTrace`. A comparison gives what it gives for the call's own sizes, and the trace keeps it as a guard:
-other sizes take the same path through gpuscan's code if all guards have the same outcomes for them. A `SizeFormula`
-checks the guards and computes the numbers of a program again for other sizes.
+other sizes take the same path through gpuscan's code if all guards have the same outcomes for them. `formula_of` writes
+the function that checks the guards and computes the numbers of a program for other sizes.
 
 A size is no int, so that nothing reads its value unnoticed. What needs the number itself, such as a hash, `range` or
 NumPy, gets it by `__index__`, and the trace keeps the number as a guard.
@@ -39,6 +39,8 @@ class SizeTrace:
         steps: for each value the function and the indices of its operands; None for a size and for a constant.
         guards: by their indices, the values that other calls have to have as well.
         count: the number of sizes.
+        known: the index of each value that was computed, by the function and the indices of its operands. A constant
+            has None, its type and itself.
     """
 
     def __init__(self, values: Sequence[int]) -> None:
@@ -46,7 +48,7 @@ class SizeTrace:
         self.steps: list[tuple[Callable[..., object], tuple[int, ...]] | None] = [None] * len(values)
         self.guards: dict[int, object] = {}
         self.count = len(values)
-        self._known: dict[object, int] = {}
+        self.known: dict[tuple[Any, ...], int] = {}
 
     def sizes(self) -> list[int]:
         """Return the sizes of the call, as unknowns."""
@@ -54,41 +56,44 @@ class SizeTrace:
 
     def unknown(self, index: int) -> Any:
         """Return a value as an unknown."""
-        return Size(self, index, self.values[index])
-
-    def constant(self, value: object) -> int:
-        """Return the index of a value that does not depend on the sizes."""
-        return self._place((None, type(value), value), None, value)
+        # Most of a recording are such objects, so that a call of their own for each is worth avoiding.
+        size: Any = object.__new__(Size)
+        size.trace, size.index, size.value = self, index, self.values[index]
+        return size
 
     def note(self, function: Callable[..., object], operands: Sequence[object]) -> int:
         """Note a function of sizes and constants, and return the index of its value.
 
         An error of the function is raised. It depends on the values of the operands.
         """
-        indices = []
+        key: list[Any] = [function]
         for operand in operands:
             if type(operand) is Size and operand.trace is self:
-                indices.append(operand.index)
-            else:
-                indices.append(self.constant(concrete(operand)))
-        key = (function, *indices)
-        kept = self._known.get(key)
-        if kept is not None:
-            return kept
-        try:
-            value = function(*map(self.values.__getitem__, indices))
-        except Exception:
-            for index in indices:
-                self.guard(index)
-            raise
-        return self._place(key, (function, tuple(indices)), value)
+                key.append(operand.index)
+                continue
+            number = operand if type(operand) in _NUMBERS else concrete(operand)
+            constant = None, type(number), number
+            index = self.known.get(constant)
+            key.append(self.compute(constant) if index is None else index)
+        index = self.known.get(tuple(key))
+        return self.compute(tuple(key)) if index is None else index
 
-    def _place(self, key: object, step: tuple[Callable[..., object], tuple[int, ...]] | None, value: object) -> int:
-        index = self._known.get(key)
-        if index is None:
-            index = self._known[key] = len(self.values)
-            self.values.append(value)
-            self.steps.append(step)
+    def compute(self, key: tuple[Any, ...]) -> int:
+        """Note a value that is not known yet, by its key, and return its index."""
+        step, (function, *operands) = None, key
+        if function is None:
+            value = operands[1]
+        else:
+            step = function, tuple(operands)
+            try:
+                value = function(*map(self.values.__getitem__, operands))
+            except Exception:
+                for index in operands:
+                    self.guard(index)
+                raise
+        index = self.known[key] = len(self.values)
+        self.values.append(value)
+        self.steps.append(step)
         return index
 
     def guard(self, index: int) -> Any:
@@ -187,27 +192,47 @@ def slice_span(part: slice, length: int) -> tuple[int, int, int]:
 # ----- Sizes
 
 
-def _operation(function: Callable[..., T], *, swapped: bool = False) -> Callable[..., T]:
-    """Return a method of `Size` that notes a function of it and of another number. Arrays and others get the number."""
+def _binary(function: Callable[..., T], *, swapped: bool = False, compares: bool = False) -> Callable[..., Any]:
+    """Return a method of `Size` that notes a function of it and of another number. Arrays and others get the number.
 
-    def method(self: Size, other: object) -> T:
-        if type(other) is not Size and type(other) not in _NUMBERS:
+    Args:
+        function: the function.
+        swapped: True if the other number is the first operand.
+        compares: True if the outcome is a guard.
+    """
+
+    def method(self: Size, other: Any) -> object:
+        trace, other_type = self.trace, type(other)
+        if other_type in _NUMBERS:
+            constant = None, other_type, other
+            index = trace.known.get(constant)
+            if index is None:
+                index = trace.compute(constant)
+        elif other_type is not Size:
             number = reveal(self)
             return function(other, number) if swapped else function(number, other)
-        return apply(function, other, self) if swapped else apply(function, self, other)
+        elif other.trace is trace:
+            index = other.index
+        else:
+            return function(self, other.value)
+        key = (function, index, self.index) if swapped else (function, self.index, index)
+        index = trace.known.get(key)
+        if index is None:
+            index = trace.compute(key)
+        if compares:
+            return trace.guards.setdefault(index, trace.values[index])
+        return trace.unknown(index)
 
     return method
 
 
-def _comparison(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a method of `Size` that compares it with another number. The outcome is a guard."""
+def _unary(function: Callable[..., object]) -> Callable[..., Any]:
+    """Return a method of `Size` that notes a function of it."""
 
-    def method(self: Size, other: object) -> T:
-        if type(other) is not Size and type(other) not in _NUMBERS:
-            return function(reveal(self), other)
+    def method(self: Size) -> object:
         trace = self.trace
-        outcome: T = trace.guard(trace.note(function, (self, other)))
-        return outcome
+        index = trace.known.get((function, self.index))
+        return trace.unknown(trace.compute((function, self.index)) if index is None else index)
 
     return method
 
@@ -231,28 +256,32 @@ class Size:
     """
 
     __slots__ = ("index", "trace", "value")
-
-    def __init__(self, trace: SizeTrace, index: int, value: object) -> None:
-        self.trace, self.index, self.value = trace, index, value
+    index: int
+    trace: SizeTrace
+    value: Any
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """The type that the number has, for `isinstance`."""
         return type(self.value)
 
-    __add__, __radd__ = _operation(operator.add), _operation(operator.add, swapped=True)
-    __sub__, __rsub__ = _operation(operator.sub), _operation(operator.sub, swapped=True)
-    __mul__, __rmul__ = _operation(operator.mul), _operation(operator.mul, swapped=True)
-    __truediv__, __rtruediv__ = _operation(operator.truediv), _operation(operator.truediv, swapped=True)
-    __floordiv__, __rfloordiv__ = _operation(operator.floordiv), _operation(operator.floordiv, swapped=True)
-    __mod__, __rmod__ = _operation(operator.mod), _operation(operator.mod, swapped=True)
-    __and__, __rand__ = _operation(operator.and_), _operation(operator.and_, swapped=True)
-    __or__, __ror__ = _operation(operator.or_), _operation(operator.or_, swapped=True)
-    __lshift__, __rlshift__ = _operation(operator.lshift), _operation(operator.lshift, swapped=True)
-    __rshift__, __rrshift__ = _operation(operator.rshift), _operation(operator.rshift, swapped=True)
-    __pow__, __rpow__ = _operation(operator.pow), _operation(operator.pow, swapped=True)
-    __lt__, __le__, __gt__, __ge__ = map(_comparison, (operator.lt, operator.le, operator.gt, operator.ge))
-    __eq__, __ne__ = map(_comparison, (operator.eq, operator.ne))
+    __add__, __radd__ = _binary(operator.add), _binary(operator.add, swapped=True)
+    __sub__, __rsub__ = _binary(operator.sub), _binary(operator.sub, swapped=True)
+    __mul__, __rmul__ = _binary(operator.mul), _binary(operator.mul, swapped=True)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _binary(operator.truediv, swapped=True)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _binary(operator.floordiv, swapped=True)
+    __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, swapped=True)
+    __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, swapped=True)
+    __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, swapped=True)
+    __lshift__, __rlshift__ = _binary(operator.lshift), _binary(operator.lshift, swapped=True)
+    __rshift__, __rrshift__ = _binary(operator.rshift), _binary(operator.rshift, swapped=True)
+    __pow__, __rpow__ = _binary(operator.pow), _binary(operator.pow, swapped=True)
+    __lt__, __le__ = _binary(operator.lt, compares=True), _binary(operator.le, compares=True)
+    __gt__, __ge__ = _binary(operator.gt, compares=True), _binary(operator.ge, compares=True)
+    __eq__, __ne__ = _binary(operator.eq, compares=True), _binary(operator.ne, compares=True)
+    __neg__, __abs__ = _unary(operator.neg), _unary(operator.abs)
+    __ceil__, __floor__ = _unary(math.ceil), _unary(math.floor)
+    bit_length = _unary(int.bit_length)
     __index__, __int__, __float__ = _question(operator.index), _question(int), _question(float)
     __hash__, __repr__, __str__, __format__ = _question(hash), _question(repr), _question(str), _question(format)
 
@@ -265,29 +294,11 @@ class Size:
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    def __neg__(self) -> object:
-        return apply(operator.neg, self)
-
-    def __abs__(self) -> object:
-        return apply(operator.abs, self)
-
-    def __ceil__(self) -> int:
-        rounded: int = apply(math.ceil, self)
-        return rounded
-
-    def __floor__(self) -> int:
-        rounded: int = apply(math.floor, self)
-        return rounded
-
     def __divmod__(self, other: object) -> tuple[object, object]:
         return self // other, self % other
 
     def __rdivmod__(self, other: object) -> tuple[object, object]:
         return other // self, other % self
-
-    def bit_length(self) -> int:
-        """Return how many bits the number takes."""
-        return apply(int.bit_length, self)
 
 
 # ----- The same computation for other sizes
@@ -309,89 +320,105 @@ _WRITTEN: dict[object, str] = {
 }
 
 
-class SizeFormula:
-    """A function of Python that gives what a trace has led to, for other sizes.
+def formula_of(trace: SizeTrace, result: tuple[object, ...]) -> Callable[..., Any]:
+    """Return a function that gives what a trace has led to, for other sizes.
+
+    It takes the sizes of a call, and returns None if a guard has another outcome for them.
 
     Args:
+        trace: the trace.
         result: a nest of tuples with sizes.
     """
-
-    def __init__(self, trace: SizeTrace, result: tuple[object, ...]) -> None:
-        self._compute = _Writer(trace).function(result)
-
-    def __call__(self, sizes: Sequence[int]) -> Any:
-        """Return the result for other sizes; None if a guard has another outcome for them."""
-        try:
-            return self._compute(*sizes)
-        except (ArithmeticError, ValueError):
-            return None
+    return _Writer(trace).function(result)
 
 
 class _Writer:
-    """Writes the function of a `SizeFormula`."""
+    """Writes the function that `formula_of` returns."""
 
     def __init__(self, trace: SizeTrace) -> None:
         self._trace = trace
         # What the function reads, by its name.
-        self._known: dict[str, Any] = {"new": tuple.__new__}
+        self._read: dict[str, Any] = {"new": tuple.__new__}
+        # How each value is written. Constants are written where they are used.
+        self._names: list[str | None] = [
+            None if step is None and index >= trace.count else f"v{index}" for index, step in enumerate(trace.steps)
+        ]
         self._wanted: set[int] = set()
 
     def function(self, result: tuple[object, ...]) -> Callable[..., Any]:
         """Return the function of the sizes of a call."""
         value = self._nest(result) or self._constant(result)
-        names = ", ".join(f"v{index}" for index in range(self._trace.count))
-        lines = [f"def compute({names}):", *self._steps(), f"return {value}"]
-        exec("\n    ".join(lines), self._known)
+        names = ", ".join([f"v{index}" for index in range(self._trace.count)])
+        body = "\n  ".join([*self._steps(), f"return {value}"])
+        # Where a step has no value, the code itself raises the error.
+        text = f"def compute({names}):\n try:\n  {body}\n except (ArithmeticError, ValueError): return"
+        exec(text, self._read)
         # A function that its own namespace referred to would be a cycle, which keeps memory of the device.
-        function: Callable[..., object] = self._known.pop("compute")
+        function: Callable[..., object] = self._read.pop("compute")
         return function
 
     def _constant(self, value: object) -> str:
         if type(value) is int and value >= 0:
             return repr(value)
-        name = f"c{len(self._known)}"
-        self._known[name] = value
+        name = f"c{len(self._read)}"
+        self._read[name] = value
         return name
 
-    def _value(self, index: int) -> str:
-        is_constant = index >= self._trace.count and self._trace.steps[index] is None
-        return self._constant(self._trace.values[index]) if is_constant else f"v{index}"
+    def _name(self, index: int) -> str:
+        """Return how a value is written."""
+        name = self._names[index]
+        if name is None:
+            name = self._names[index] = self._constant(self._trace.values[index])
+        return name
 
-    def _nest(self, value: object) -> str | None:
+    def _nest(self, value: tuple[object, ...]) -> str | None:
         """Return the text of a nest of tuples; None if there are no sizes in it."""
-        if type(value) is Size:
-            self._wanted.add(value.index)
-            return self._value(value.index)
-        if not isinstance(value, tuple):
+        texts: list[str | None] = []
+        for item in value:
+            text = None
+            if type(item) is Size:
+                self._wanted.add(item.index)
+                text = self._name(item.index)
+            elif isinstance(item, tuple) and item:
+                text = self._nest(item)
+            texts.append(text)
+        if not any(texts):
             return None
-        parts = [self._nest(item) for item in value]
-        if not any(parts):
-            return None
-        written = "".join(f"{part or self._constant(item)}, " for part, item in zip(parts, value, strict=True))
+        written = ""
+        for text, item in zip(texts, value, strict=True):
+            if text is None:
+                text = repr(item) if type(item) is int and item >= 0 else f"c{len(self._read)}"
+                if text[0] == "c":
+                    self._read[text] = item
+            written += f"{text}, "
         value_type = type(value)
         return f"({written})" if value_type is tuple else f"new({self._constant(value_type)}, ({written}))"
 
-    def _steps(self) -> Iterator[str]:
-        """Yield the lines that check the guards and compute the values."""
-        steps, guards = self._trace.steps, self._trace.guards
+    def _steps(self) -> list[str]:
+        """Return the lines that check the guards and compute the values."""
+        steps, guards, names = self._trace.steps, self._trace.guards, self._names
         operands, needed = set(self._wanted), {*guards, *self._wanted}
         for index in range(len(steps) - 1, -1, -1):
             step = steps[index]
             if index in needed and step is not None:
                 needed.update(step[1])
                 operands.update(step[1])
+        lines = []
         for index in sorted(needed):
             step = steps[index]
-            text = self._value(index)
+            text = names[index]
             if step is not None:
                 function, given = step
-                values = [self._value(operand) for operand in given]
-                text = f"{self._constant(function)}({', '.join(values)})"
-                if function in _WRITTEN:
-                    text = _WRITTEN[function].format(*values)
+                values = []
+                for operand in given:
+                    values.append(names[operand] or self._name(operand))
+                form = _WRITTEN.get(function)
+                text = f"{self._constant(function)}({', '.join(values)})" if form is None else form.format(*values)
                 if index in operands:
-                    yield f"v{index} = {text}"
+                    lines.append(f"v{index} = {text}")
                     text = f"v{index}"
             if index in guards:
                 outcome = guards[index]
-                yield f"if {text}: return" if outcome is False else f"if ({text}) != {self._constant(outcome)}: return"
+                guard = text if outcome is False else f"({text}) != {self._constant(outcome)}"
+                lines.append(f"if {guard}: return")
+        return lines

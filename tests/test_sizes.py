@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscan.sizes import SizeFormula, SizeTrace, apply, concrete, gcd, has_size, reveal, slice_span, spans
+from gpuscan.sizes import SizeTrace, apply, concrete, formula_of, gcd, has_size, reveal, slice_span, spans
 
 _NUMBERS = st.integers(0, 40)
 
 
-def formula_of(function: Any, sizes: tuple[int, ...]) -> SizeFormula:
+def trace_function(function: Any, sizes: tuple[int, ...]) -> Any:
     """Return the formula of a function that was computed for these sizes."""
     trace = SizeTrace(sizes)
-    return SizeFormula(trace, (function(*trace.sizes()),))
+    return formula_of(trace, (function(*trace.sizes()),))
 
 
 def branching(a: Any, b: Any) -> Any:
@@ -35,16 +35,16 @@ def branching(a: Any, b: Any) -> Any:
 @given(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS)
 def test_a_formula(a: int, b: int, other: int, another: int) -> None:
     """Assert that a formula computes the function's result for other sizes too, or refuses them."""
-    formula = formula_of(branching, (a, b))
-    assert formula((a, b)) == (branching(a, b),)
-    found = formula((other, another))
+    formula = trace_function(branching, (a, b))
+    assert formula(a, b) == (branching(a, b),)
+    found = formula(other, another)
     assert found in (None, (branching(other, another),))
 
 
 def test_formulas_are_shared() -> None:
     """Assert that one formula serves all sizes that take the same way."""
-    formula = formula_of(branching, (33, 2))
-    served = [a for a in range(31, 200) if formula((a, 2)) is not None]
+    formula = trace_function(branching, (33, 2))
+    served = [a for a in range(31, 200) if formula(a, 2) is not None]
     assert served == list(range(31, 193))
 
 
@@ -59,9 +59,9 @@ def test_what_reads_a_size_fixes_it(read: Any) -> None:
     found = read([0], size) if read is list.__mul__ else read(size)
     assert not has_size((found,))
     assert getattr(found, "dtype", np.dtype(int)).kind != "O"
-    formula = SizeFormula(trace, ((size * 2),))
-    assert formula((5,)) == (10,)
-    assert formula((6,)) is None
+    formula = formula_of(trace, ((size * 2),))
+    assert formula(5) == (10,)
+    assert formula(6) is None
 
 
 def test_a_size_is_no_number() -> None:
@@ -87,11 +87,11 @@ def test_a_size_is_no_number() -> None:
 
 def test_errors_of_other_sizes() -> None:
     """Assert that sizes for which a function raises an error have no value, so that the code itself raises it."""
-    formula = formula_of(lambda a, b: a // b, (6, 2))
-    assert formula((7, 3)) == (2,)
-    assert formula((7, 0)) is None
+    formula = trace_function(lambda a, b: a // b, (6, 2))
+    assert formula(7, 3) == (2,)
+    assert formula(7, 0) is None
     with pytest.raises(ZeroDivisionError):
-        formula_of(lambda a, b: a // b, (6, 0))
+        trace_function(lambda a, b: a // b, (6, 0))
 
 
 @pytest.mark.parametrize("step", [None, 1, 2, -1, -3])
@@ -113,6 +113,6 @@ def test_spans() -> None:
     trace = SizeTrace((10,))
     ((start, count),) = spans(trace.sizes()[0], 16)
     assert start == 0
-    formula = SizeFormula(trace, (count,))
-    assert formula((16,)) == (16,)
-    assert formula((17,)) is None
+    formula = formula_of(trace, (count,))
+    assert formula(16) == (16,)
+    assert formula(17) is None

@@ -34,7 +34,7 @@ from gpuscan.device.steps import (
 )
 from gpuscan.operators.computation import Computation
 from gpuscan.operators.parameters import Expression
-from gpuscan.sizes import Size, SizeFormula, SizeTrace
+from gpuscan.sizes import Size, SizeTrace, formula_of
 
 if TYPE_CHECKING:
     import wgpu
@@ -312,14 +312,14 @@ class ProgramTemplate:
         self._compute = compute
         self._parts = parts, form, () if compute is None else compute.constants
         self.owners: tuple[object, ...] = parts[2]
-        self._formula = None if trace is None else SizeFormula(trace, self._parts)
+        self._formula = None if trace is None else formula_of(trace, self._parts)
 
     def program(self, context: Submitting, sizes: Sequence[int]) -> tuple[Program, Any, Computation | None] | None:
         """Return the program for these sizes, the form, and what computes the contents of its changing constants.
 
         Calls of sizes for which it returns None have another program.
         """
-        filled = self._parts if self._formula is None else self._formula(sizes)
+        filled = self._parts if self._formula is None else self._formula(*sizes)
         if filled is None:
             return None
         (items, constants, owners, outputs, scratch, runs, validation_flags, nbytes), form, numbers = filled
