@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import math
 from collections import namedtuple
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -15,6 +15,8 @@ import numpy as np
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import (
     FLOATS,
+    GREATEST_INTEGER,
+    LEAST_INTEGER,
     NUMBERS,
     ClosedArray,
     Expression,
@@ -155,7 +157,8 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         defaults = None if given.__defaults__ is None else tuple(map(replacement, given.__defaults__))
         by_name = {name: replacement(value) for name, value in (given.__kwdefaults__ or {}).items()}
         cells = tuple(CellType(replacement(cell.cell_contents)) for cell in given.__closure__ or ())
-        named = {name: replacement(value) for name, value in _values_by_name(given, _names_of(given.__code__) or ())}
+        found = _values_by_name(given, _names_of(given.__code__) or ())
+        named = dict(zip(found, map(replacement, found.values()), strict=True))
         made = FunctionType(given.__code__, {**given.__globals__, **named}, given.__name__, defaults, cells)
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
         return made
@@ -197,7 +200,7 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
     if floats is not None and value_type in NUMBERS and is_replaced(value):
         floats.append(value)
         return Parameter, value_type
-    if floats is not None and _is_short(value):
+    if floats is not None and value_type is np.ndarray and _is_short(value):
         floats.append(value.view(ClosedArray))
         return ClosedArray, value.dtype, value.shape
     if value_type is Switch:
@@ -217,11 +220,10 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
         if value_type is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if value_type is tuple:
-        return tuple([_value_key(part, numbers, within, floats) for part in value])
+        return tuple(_keys_of(value, numbers, within, floats))
     if value_type is partial and not value.__dict__:
         parts = value.func, *value.args, *value.keywords.values()
-        part_keys = [_value_key(part, numbers, within, floats) for part in parts]
-        return partial, tuple(value.keywords), *part_keys
+        return partial, tuple(value.keywords), *_keys_of(parts, numbers, within, floats)
     if value_type is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
         return value  # type: ignore[no-any-return]
     if isinstance(value, type) and _is_of_fixed(value.__module__):
@@ -236,6 +238,23 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
     if value_type is MethodType:
         return MethodType, *[_value_key(part, numbers, within) for part in (value.__func__, value.__self__)]
     return _object_key(value, numbers, within)
+
+
+def _keys_of(
+    values: Iterable[Any], numbers: bool, within: Sequence[object], floats: list[object] | None
+) -> list[Hashable]:
+    """Return the keys of values that a function reads. Most of them are numbers, which need no calls."""
+    keys: list[Hashable] = []
+    for value in values:
+        value_type = type(value)
+        if floats is not None and (
+            value_type in FLOATS or (value_type is int and LEAST_INTEGER <= value <= GREATEST_INTEGER)
+        ):
+            floats.append(value)
+            keys.append((Parameter, value_type))
+        else:
+            keys.append(_value_key(value, numbers, within, floats))
+    return keys
 
 
 def _object_key(value: object, numbers: bool, within: Sequence[object]) -> Hashable:
@@ -299,29 +318,31 @@ def _code_key(function: FunctionType, numbers: bool, within: Sequence[object], f
     if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
         raise _UnknownError
     inner = [*within, function]
-    keys: list[Hashable] = [function.__code__]
-    for default in function.__defaults__ or ():
-        keys.append(_value_key(default, numbers, inner, floats))
-    for name, default in (function.__kwdefaults__ or {}).items():
-        keys.append((name, _value_key(default, numbers, inner, floats)))
+    defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+    named = _values_by_name(function, names) if names else {}
+    values = [*defaults, *by_name.values()]
     for cell in function.__closure__ or ():
         try:
-            keys.append(_value_key(cell.cell_contents, numbers, inner, floats))
+            values.append(cell.cell_contents)
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    for name, value in _values_by_name(function, names) if names else ():
-        keys.append((name, _value_key(value, numbers, inner, floats)))
-    return tuple(keys)
+    values += named.values()
+    keys = _keys_of(values, numbers, inner, floats) if values else ()
+    return function.__code__, len(defaults), tuple(by_name), tuple(named), *keys
 
 
-def _values_by_name(function: FunctionType, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return the values that a function finds in its module or in the builtins, with their names."""
+def _values_by_name(function: FunctionType, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values that a function finds in its module or in the builtins, by their names."""
     # Anybody can put a name into the builtins, too.
     builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
     values: dict[str, Any] = function.__globals__
-    return [
-        (name, values[name] if name in values else builtin[name]) for name in names if name in values or name in builtin
-    ]
+    found: dict[str, Any] = {}
+    for name in names:
+        if name in values:
+            found[name] = values[name]
+        elif name in builtin:
+            found[name] = builtin[name]
+    return found
 
 
 @lru_cache(maxsize=512)
