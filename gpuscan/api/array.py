@@ -36,7 +36,7 @@ from gpuscan.device.strides import (
     resolve_shape,
 )
 from gpuscan.device.transfer import SMALL_READ_BYTES, round_up, start_call
-from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
+from gpuscan.engine.element_copy import duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
 from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_number_parameter
@@ -515,14 +515,14 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             >>> gs.scan(gs.default_device().asarray([1, 2, 3])).numpy()
             array([1, 3, 6])
         """
-        array = contiguous(self)
+        array = self if self._strides is None else self.copy()
         if array.offset % 4 or not 0 < array.nbytes <= SMALL_READ_BYTES:
             result = array._read()
             self._context.check()
             return result
         array._check("COPY_SRC")
         (content,) = self._context.read_and_check((array.buffer, array.offset, array.nbytes))
-        return content.view(self.dtype).reshape(self.shape)
+        return content.view(array._dtype).reshape(array._shape)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         """Return a NumPy copy, as `numpy` does."""

@@ -47,6 +47,8 @@ _MAX_LEAVES = 1024
 _PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
 # The types of arguments that can hold several arrays.
 _BUNDLES = (tuple, list, dict)
+# The types of arguments in which `replace_leaves` finds others.
+_NESTED = (*_BUNDLES, slice)
 # The types of arguments that `upload` may take as arrays of NumPy.
 _IN_NUMPY = frozenset({np.ndarray, list, tuple})
 # The types of functions that may have floats of their own.
@@ -551,7 +553,16 @@ def replace_leaves(value: Any, condition: Callable[[object], bool], others: Iter
     if condition(value):
         return next(others)
     if value_type is tuple or value_type is list:
-        return value_type([replace_leaves(part, condition, others) for part in value])
+        return value_type(
+            [
+                replace_leaves(part, condition, others)
+                if isinstance(part, _NESTED)
+                else next(others)
+                if condition(part)
+                else part
+                for part in value
+            ]
+        )
     if value_type is dict:
         return {name: replace_leaves(part, condition, others) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -10,7 +10,6 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from math import prod
 from operator import attrgetter
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -20,7 +19,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload, is_array, replace_leaves
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.unknown_length_array import UnknownLengthArray
+from gpuscan.api.unknown_length_array import read_arrays
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_together
 from gpuscan.engine.progress import report_progress
@@ -121,9 +120,9 @@ def takes_numpy_on(
                     result = function(*values[:count], **dict(list(given.items())[count:]))
                     called = True
                     if each_like:
-                        result = _read_some(device, result, [name in moved for name in each_like], indices)
+                        result = _read_some(result, [name in moved for name in each_like], indices)
                     else:
-                        result = read_results(device, result, indices)
+                        result = read_results(result, indices)
                 except (GpuscanError, TypeError, ValueError, IndexError) as error:
                     if isinstance(error, ProgressTimeoutError) and not called:
                         # The caller has named the strategy, and the function has tried it more than once.
@@ -289,28 +288,12 @@ def _are_small(arrays: list[AnyArray], device: OpenedDevice) -> bool:
 # ----- Results
 
 
-def read_results(device: OpenedDevice, result: object, indices: tuple[int, ...] = ()) -> Any:
+def read_results(result: object, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
-    leaves = [result] if isinstance(result, DeviceArray) else _leaves_of(result, [])
-    # For each array, the ranges to read: the buffer, the first byte and the number of bytes. A view or a long array has
-    # none, and is read by itself.
-    ranges: list[tuple[Any, ...]] = []
-    for leaf in leaves:
-        if isinstance(leaf, UnknownLengthArray):
-            ranges.append(((leaf.count.buffer, leaf.count.offset, 4), (leaf.buffer, leaf.offset, _bytes_from(leaf))))
-        elif leaf._strides is None and leaf.offset % 4 == 0 and 0 < leaf.nbytes <= TRANSFERS.staging_bytes:
-            ranges.append(((leaf.buffer, leaf.offset, leaf.nbytes),))
-        else:
-            ranges.append(())
-    contents = iter(device._context.read_and_check(*itertools.chain.from_iterable(ranges)))
     arrays: list[object] = []
-    for number, leaf in enumerate(leaves):
-        if isinstance(leaf, UnknownLengthArray):
-            shape = (int(next(contents).view(np.uint32)[0]), *leaf._trailing)
-            # Copy the entries, so that the memory for the longest possible result can be freed.
-            array = next(contents)[: prod(shape) * leaf._dtype.itemsize].copy().view(leaf._dtype).reshape(shape)
-        else:
-            array = next(contents).view(leaf._dtype).reshape(leaf._shape) if ranges[number] else leaf.numpy()
+    for number, array in enumerate(
+        read_arrays([result] if isinstance(result, DeviceArray) else _leaves_of(result, []))
+    ):
         if number in indices:
             array = array.astype(np.int64)
         # As NumPy does, return a number instead of an array of shape ().
@@ -332,16 +315,10 @@ def _as_records(result: Any, like: AnyArray) -> object:
     return assemble_arrays(structure_and_leaves(like)[0], list(result.values()), like)
 
 
-def _read_some(device: OpenedDevice, results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:
+def _read_some(results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:
     """Return a tuple of results. Read the results that are True in `which`, and leave the others on the device."""
-    read = iter(read_results(device, tuple(itertools.compress(results, which)), indices))
+    read = iter(read_results(tuple(itertools.compress(results, which)), indices))
     return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])
-
-
-def _bytes_from(array: UnknownLengthArray) -> int:
-    """Return the number of bytes from the start of an array to the end of its memory."""
-    assert array._owner is not None
-    return array._owner.nbytes - array.offset
 
 
 def _leaves_of(value: object, into: list[object]) -> list[Any]:

@@ -419,11 +419,11 @@ def _clip(
 
 
 @_form_of(np.array_equal)
-def _array_equal(a1: SomeArray, a2: SomeArray, equal_nan: bool = False) -> bool:
+def _array_equal(a1: SomeArray, a2: SomeArray, equal_nan: bool = False) -> object:
     if np.shape(a1) != np.shape(a2):
         return False
     same = map_arrays(lambda a, b: (a == b) | ((a != a) & (b != b) if equal_nan else False), a1, a2)
-    return bool(apply_ufunc(np.logical_and, "reduce", (same,), {"axis": None}))
+    return apply_ufunc(np.logical_and, "reduce", (same,), {"axis": None})
 
 
 @_form_of(np.isclose)
@@ -435,9 +435,8 @@ def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equ
 
 
 @_form_of(np.allclose)
-def _allclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    near = _isclose(a, b, rtol, atol, equal_nan)
-    return bool(apply_ufunc(np.logical_and, "reduce", (near,), {"axis": None}))
+def _allclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> object:
+    return apply_ufunc(np.logical_and, "reduce", (_isclose(a, b, rtol, atol, equal_nan),), {"axis": None})
 
 
 # ----- Views and shapes
@@ -678,9 +677,10 @@ _with_integers = launchable(apply_function, operands=_OPERANDS, data=_OPERANDS, 
 _LAUNCHES: dict[object, Callable[..., object]] = {
     np.histogram: launchable(apply_function, operands=_OPERANDS),
     **dict.fromkeys((np.isclose, np.concatenate, np.stack, np.vstack, np.hstack, np.append), _with_arrays),
+    **dict.fromkeys((np.array_equal, np.allclose), lambda *call: bool(_with_arrays(*call))),
     **dict.fromkeys((np.sum, np.prod, np.max, np.min, np.copyto, np.full_like), _with_integers),
     **dict.fromkeys((np.where, np.clip, np.diff), _with_integers),
-    **dict.fromkeys((np.searchsorted, np.bincount, np.array_equal, np.allclose, np.quantile), apply_function),
+    **dict.fromkeys((np.searchsorted, np.bincount, np.quantile), apply_function),
     **dict.fromkeys((np.shape, np.ndim, np.size), apply_function),
     **dict.fromkeys((np.roll, np.tile, np.partition, np.repeat, np.take), launchable(apply_function, counts=_OPERANDS)),
 }

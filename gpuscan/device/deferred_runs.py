@@ -84,8 +84,8 @@ class DeferringQueue(ABC):
         """Return a new command encoder."""
 
     @abstractmethod
-    def _record(self, encoder: Any, commands: Sequence[Command]) -> None:
-        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
+    def _encode(self, commands: Sequence[Command]) -> object:
+        """Return commands in compute passes. Each one goes on until something is cleared or copied."""
 
     @abstractmethod
     def _finish_encoder(self, encoder: Any) -> object:
@@ -102,6 +102,22 @@ class DeferringQueue(ABC):
     @abstractmethod
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
+
+    @abstractmethod
+    def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> Any:
+        """Ask for a buffer to be mapped once everything submitted so far is done."""
+
+    def read(self, staging: wgpu.GPUBuffer, size: int, copies: Sequence[Copy]) -> Any:
+        """Return the first bytes of a buffer as copies leave them, which are submitted with the deferred runs.
+
+        The caller defers Ctrl-C.
+        """
+        self.flush(copies)
+        mapping = self.map(staging, size)
+        mapping.sync_wait()
+        content = mapping.view(size).copy()
+        mapping.unmap()
+        return content
 
     def check_alive(self) -> None:
         """Raise an error if the device was destroyed, where wgpu-native would end the process.
@@ -172,15 +188,10 @@ class DeferringQueue(ABC):
             if uploaded:
                 assert self._uploads is not None
                 self.write_unread(self._uploads, 0, self._uploaded[:uploaded])
-            encoder = self.encoder()
             # Other threads may add runs meanwhile.
             taken, runs = len(self._deferred), self._deferred_runs
-            if taken:
-                self._record(encoder, self._deferred[:taken])
-            for copy in copies:
-                encoder.copy_buffer_to_buffer(*copy)
             try:
-                commands = self._finish_encoder(encoder)
+                commands = self._encode([*self._deferred[:taken], *copies])
                 with defer_interrupts():
                     self._send(commands)
                     self._forget(taken, uploaded)

@@ -99,8 +99,19 @@ class _Library:
         self.ended: dict[int, str | None] = {}
         self.numbers = itertools.count(1)
 
-        # Types by their names would be looked up at each call.
-        address = ffi.typeof("uintptr_t")
+        # The methods of `ffi` are functions of Python around these. Types by their names would be looked up at each
+        # call.
+        backend = getattr(ffi, "_backend", ffi)
+        self.new, self.cast = getattr(backend, "newp", ffi.new), getattr(backend, "cast", ffi.cast)
+        self.from_buffer = getattr(backend, "from_buffer", ffi.from_buffer)
+        self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
+        self.entries, self.descriptor_pointer = (
+            ffi.typeof("WGPUBindGroupEntry[]"),
+            ffi.typeof("WGPUBindGroupDescriptor *"),
+        )
+        self.offsets, self.bytes = ffi.typeof("uint32_t[]"), ffi.typeof("char[]")
+        self.times_pointer = _times_type(ffi)
+        cast, address = self.cast, ffi.typeof("uintptr_t")
 
         @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
         def on_mapped(status: int, message: Any, number: object, _: object) -> None:
@@ -109,11 +120,9 @@ class _Library:
                 length = min(int(message.length), 4096) if message.data != ffi.NULL else 0
                 text = ffi.unpack(message.data, length).decode(errors="replace") if length else "no reason given"
                 text = f"Could not map buffer ({status} : {text})."
-            self.ended[int(ffi.cast(address, number))] = text
+            self.ended[int(cast(address, number))] = text
 
         self.on_mapped = on_mapped
-        self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
-        self.times_pointer = _times_type(ffi)
 
 
 class _ErrorSlot:
@@ -240,7 +249,7 @@ class NativeBindGroup:
 
 
 class NativePass:
-    """A compute pass that records straight into the C library."""
+    """A compute pass that records straight into the C library. Errors show when it begins, or when it ends."""
 
     __slots__ = ("_library", "_pass")
 
@@ -254,7 +263,7 @@ class NativePass:
     def set_bind_group(self, index: int, group: wgpu.GPUBindGroup, offsets: Sequence[int] = ()) -> None:
         """Set a bind group of the dispatches that follow."""
         library = self._library
-        array = library.ffi.new("uint32_t[]", offsets) if offsets else library.ffi.NULL
+        array = library.new(library.offsets, offsets) if offsets else library.ffi.NULL
         library.lib.wgpuComputePassEncoderSetBindGroup(self._pass, index, group._internal, len(offsets), array)
 
     def dispatch_workgroups(self, x: int, y: int = 1, z: int = 1) -> None:
@@ -267,8 +276,10 @@ class NativePass:
 
     def end(self) -> None:
         """End the pass."""
-        self._library.lib.wgpuComputePassEncoderEnd(self._pass)
-        self._library.lib.wgpuComputePassEncoderRelease(self._pass)
+        try:
+            self._library.checked.wgpuComputePassEncoderEnd(self._pass)
+        finally:
+            self._library.lib.wgpuComputePassEncoderRelease(self._pass)
 
 
 class NativeEncoder:
@@ -276,15 +287,12 @@ class NativeEncoder:
 
     __slots__ = ("_library", "handle")
 
-    def __init__(self, library: _Library, wgpu_device: wgpu.GPUDevice) -> None:
-        self._library = library
-        handle = library.checked.wgpuDeviceCreateCommandEncoder(wgpu_device._internal, library.ffi.NULL)
-        # Released in C: Ctrl-C that arrives in a `__del__` is lost.
-        self.handle = library.ffi.gc(handle, library.lib.wgpuCommandEncoderRelease)
+    def __init__(self, library: _Library, handle: object) -> None:
+        self._library, self.handle = library, handle
 
     def begin_compute_pass(self, *, timestamp_writes: dict[str, Any] | None = None) -> NativePass:
         """Open a compute pass."""
-        ffi, lib = self._library.ffi, self._library.lib
+        ffi = self._library.ffi
         descriptor = ffi.NULL
         if timestamp_writes is not None:
             times = ffi.new(self._library.times_pointer)
@@ -293,7 +301,8 @@ class NativeEncoder:
             times.endOfPassWriteIndex = timestamp_writes["end_of_pass_write_index"]
             descriptor = ffi.new("WGPUComputePassDescriptor *")
             descriptor.timestampWrites = times
-        return NativePass(self._library, lib.wgpuCommandEncoderBeginComputePass(self.handle, descriptor))
+        begin = self._library.checked.wgpuCommandEncoderBeginComputePass
+        return NativePass(self._library, begin(self.handle, descriptor))
 
     def copy_buffer_to_buffer(
         self, source: wgpu.GPUBuffer, start: int, destination: wgpu.GPUBuffer, at: int, size: int
@@ -326,13 +335,9 @@ class NativeMapping:
         self._queue, self._buffer, self._write = queue, buffer, write
         # The submission after which the buffer can be mapped.
         self._index = queue.last
-        self._library = library = queue.library
-        self._number = next(library.numbers)
-        mode = library.lib.WGPUMapMode_Write if write else library.lib.WGPUMapMode_Read
-        with defer_interrupts(), queue._lock:
-            info = queue.map_info
-            info.userdata1 = library.ffi.cast(library.pointer, self._number)
-            library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, info[0])
+        self._library = queue.library
+        with defer_interrupts():
+            self._number = queue.start_map(buffer, size, write)
 
     def is_ready(self) -> bool:
         """Return True if the buffer is mapped by now, or cannot be; polls once."""
@@ -347,34 +352,16 @@ class NativeMapping:
         Raises:
             RuntimeError: it cannot be mapped, for example because the device is lost.
         """
-        ended = self._library.ended
-        if self._number not in ended:
+        if self._number not in self._library.ended:
             with defer_interrupts():
-                # Where no time is spent on it, the wait below is enough.
-                for _ in self._queue.spins() if self._queue.spin_seconds else ():
-                    if self._number in ended:
-                        break
-                library, index = self._library, self._library.ffi.NULL
-                if self._index is not None:
-                    index = library.ffi.new(library.index_pointer, self._index)
-                while self._number not in ended:
-                    self._queue.poll(1, index)
-                    if self._number not in ended:
-                        time.sleep(_POLL_SECONDS)
-        error = ended[self._number]
+                self._queue.wait_for_map(self._number, self._index)
+        error = self._library.ended[self._number]
         if error is not None:
             raise RuntimeError(error)
 
     def view(self, size: int, offset: int = 0) -> Bytes:
         """Return mapped bytes as a view that ends with `unmap`. Offsets are multiples of 8."""
-        self._queue.check_alive()
-        library = self._library
-        padded = -(-size // 4) * 4
-        range_of = library.lib.wgpuBufferGetMappedRange if self._write else library.lib.wgpuBufferGetConstMappedRange
-        start = range_of(self._buffer._internal, offset, padded)
-        if start == library.ffi.NULL:
-            raise RuntimeError(f"Could not map buffer (bytes {offset} to {offset + padded} of {self._buffer.size}).")
-        return np.frombuffer(library.ffi.buffer(start, size), np.uint8)
+        return self._queue.view(self._buffer, size, offset, self._write)
 
     def unmap(self) -> None:
         """Unmap the buffer."""
@@ -403,7 +390,14 @@ class NativeQueue(DeferringQueue):
 
     def encoder(self) -> NativeEncoder:
         """Return a new command encoder."""
-        return NativeEncoder(self.library, self._device)
+        library = self.library
+        handle = library.checked.wgpuDeviceCreateCommandEncoder(self._device._internal, library.ffi.NULL)
+        # Released in C: Ctrl-C that arrives in a `__del__` is lost.
+        return NativeEncoder(library, library.ffi.gc(handle, library.lib.wgpuCommandEncoderRelease))
+
+    def encoder_over(self, encoder: wgpu.GPUCommandEncoder) -> NativeEncoder:
+        """Return an encoder that records into a caller's."""
+        return NativeEncoder(self.library, encoder._internal)
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
         """Return a new bind group of these parts of buffers, by the number of each binding.
@@ -424,46 +418,54 @@ class NativeQueue(DeferringQueue):
         ]
         if not all(entry["size"] for entry in given):
             raise RuntimeError("a stage was to be run on an array without elements; this is a fault of gpuscan")
-        entries = ffi.new("WGPUBindGroupEntry[]", given)
-        descriptor = ffi.new("WGPUBindGroupDescriptor *")
+        entries, descriptor = library.new(library.entries, given), library.new(library.descriptor_pointer)
         descriptor.layout, descriptor.entryCount, descriptor.entries = layout._internal, len(given), entries
         handle = library.checked.wgpuDeviceCreateBindGroup(self._device._internal, descriptor)
         # Released in C: Ctrl-C that arrives in a `__del__` is lost.
         return NativeBindGroup(ffi.gc(handle, library.lib.wgpuBindGroupRelease))
 
-    def _record(self, encoder: NativeEncoder, commands: Sequence[Command]) -> None:
-        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
+    def _encode(self, commands: Sequence[Command]) -> object:
+        """Return commands in compute passes. Each one goes on until something is cleared or copied."""
         library = self.library
-        lib = library.lib
+        lib, null = library.lib, library.ffi.NULL
         offsets = self._offsets
         handle: object = None
         current: object = None
-        for command in commands:
-            if isinstance(command, (Clear, Copy)):
-                if handle is not None:
-                    lib.wgpuComputePassEncoderEnd(handle)
-                    lib.wgpuComputePassEncoderRelease(handle)
-                    handle = current = None
-                if isinstance(command, Clear):
-                    encoder.clear_buffer(*command)
+        encoder = library.checked.wgpuDeviceCreateCommandEncoder(self._device._internal, null)
+        try:
+            for command in commands:
+                if isinstance(command, (Clear, Copy)):
+                    if handle is not None:
+                        lib.wgpuComputePassEncoderEnd(handle)
+                        lib.wgpuComputePassEncoderRelease(handle)
+                        handle = current = None
+                    if isinstance(command, Clear):
+                        buffer, start, size = command
+                        lib.wgpuCommandEncoderClearBuffer(encoder, buffer._internal, start, size)
+                    else:
+                        source, start, target, at, size = command
+                        lib.wgpuCommandEncoderCopyBufferToBuffer(
+                            encoder, source._internal, start, target._internal, at, size
+                        )
+                    continue
+                if handle is None:
+                    handle = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+                pipeline, group, grid, offset = command
+                if pipeline is not current:
+                    current = pipeline
+                    lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
+                offsets[0] = offset or 0
+                lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, offset is not None, offsets)
+                if isinstance(grid, Binding):
+                    lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(handle, grid.buffer._internal, grid.offset)
                 else:
-                    encoder.copy_buffer_to_buffer(*command)
-                continue
-            if handle is None:
-                handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
-            pipeline, group, grid, offset = command
-            if pipeline is not current:
-                current = pipeline
-                lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
-            offsets[0] = offset or 0
-            lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, offset is not None, offsets)
-            if isinstance(grid, Binding):
-                lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(handle, grid.buffer._internal, grid.offset)
-            else:
-                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, *grid)
-        if handle is not None:
-            lib.wgpuComputePassEncoderEnd(handle)
-            lib.wgpuComputePassEncoderRelease(handle)
+                    lib.wgpuComputePassEncoderDispatchWorkgroups(handle, *grid)
+            if handle is not None:
+                lib.wgpuComputePassEncoderEnd(handle)
+                lib.wgpuComputePassEncoderRelease(handle)
+            return library.checked.wgpuCommandEncoderFinish(encoder, null)
+        finally:
+            lib.wgpuCommandEncoderRelease(encoder)
 
     def _finish_encoder(self, encoder: NativeEncoder) -> object:
         """Return the encoder's commands."""
@@ -473,7 +475,8 @@ class NativeQueue(DeferringQueue):
         """Submit the commands."""
         library = self.library
         try:
-            self.check_alive()
+            if getattr(self._device, "_poller", self) is None:
+                self.check_alive()
             self._commands[0] = commands
             self.last = library.checked.wgpuQueueSubmitForIndex(self._internal, 1, self._commands)
         finally:
@@ -488,7 +491,7 @@ class NativeQueue(DeferringQueue):
     def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
         library = self.library
-        content = library.ffi.from_buffer(data)
+        content = library.from_buffer(library.bytes, data)
         library.checked.wgpuQueueWriteBuffer(self._internal, buffer._internal, offset, content, data.nbytes)
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> NativeMapping:
@@ -497,6 +500,64 @@ class NativeQueue(DeferringQueue):
         self.flush()
         length = buffer.size if size is None else size
         return NativeMapping(self, buffer, length, write)
+
+    def read(self, staging: wgpu.GPUBuffer, size: int, copies: Sequence[Copy]) -> Bytes:
+        """Return the first bytes of a buffer as copies leave them, as `DeferringQueue.read` does."""
+        if self.recording is not None:
+            self.end_recording()
+        self.flush(copies)
+        number, library = self.start_map(staging, size, write=False), self.library
+        self.wait_for_map(number, self.last)
+        error = library.ended.pop(number)
+        if error is not None:
+            raise RuntimeError(error)
+        content = self.view(staging, size).copy()
+        library.lib.wgpuBufferUnmap(staging._internal)
+        return content
+
+    # ----- Maps. Ctrl-C is deferred meanwhile.
+
+    def start_map(self, buffer: wgpu.GPUBuffer, size: int, write: bool) -> int:
+        """Ask for a buffer to be mapped, and return the number of the map."""
+        library = self.library
+        number = next(library.numbers)
+        mode = library.lib.WGPUMapMode_Write if write else library.lib.WGPUMapMode_Read
+        with self._lock:
+            self.map_info.userdata1 = library.cast(library.pointer, number)
+            library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, self.map_info[0])
+        return number
+
+    def wait_for_map(self, number: int, submission: int | None) -> None:
+        """Wait until a buffer is mapped, or cannot be; poll on this thread.
+
+        Args:
+            number: the number of the map.
+            submission: the submission after which the buffer can be mapped; None for all.
+        """
+        library = self.library
+        ended, index = library.ended, library.ffi.NULL
+        # Where no time is spent on it, the wait below is enough.
+        for _ in self.spins() if self.spin_seconds else ():
+            if number in ended:
+                break
+        if submission is not None:
+            index = library.new(library.index_pointer, submission)
+        while number not in ended:
+            self.poll(1, index)
+            if number not in ended:
+                time.sleep(_POLL_SECONDS)
+
+    def view(self, buffer: wgpu.GPUBuffer, size: int, offset: int = 0, write: bool = False) -> Bytes:
+        """Return bytes of a mapped buffer as a view that ends when it is unmapped. Offsets are multiples of 8."""
+        if getattr(self._device, "_poller", self) is None:
+            self.check_alive()
+        library = self.library
+        padded = -(-size // 4) * 4
+        range_of = library.lib.wgpuBufferGetMappedRange if write else library.lib.wgpuBufferGetConstMappedRange
+        start = range_of(buffer._internal, offset, padded)
+        if start == library.ffi.NULL:
+            raise RuntimeError(f"Could not map buffer (bytes {offset} to {offset + padded} of {buffer.size}).")
+        return np.frombuffer(library.ffi.buffer(start, size), np.uint8)
 
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""

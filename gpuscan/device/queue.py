@@ -94,14 +94,18 @@ class PublicQueue(DeferringQueue):
         """Return a new command encoder."""
         return self._device.create_command_encoder()
 
+    def encoder_over(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandEncoder:
+        """Return an encoder that records into a caller's."""
+        return encoder
+
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> wgpu.GPUBindGroup:
         """Return a new bind group of these parts of buffers, by the number of each binding."""
         entries = [{"binding": number, "resource": part.resource()} for number, part in bound]
         return self._device.create_bind_group(layout=layout, entries=entries)
 
-    def _record(self, encoder: wgpu.GPUCommandEncoder, commands: Sequence[Command]) -> None:
-        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
-        compute = None
+    def _encode(self, commands: Sequence[Command]) -> wgpu.GPUCommandBuffer:
+        """Return commands in compute passes. Each one goes on until something is cleared or copied."""
+        encoder, compute = self.encoder(), None
         for command in commands:
             if isinstance(command, (Clear, Copy)):
                 if compute is not None:
@@ -120,6 +124,7 @@ class PublicQueue(DeferringQueue):
                 compute.dispatch_workgroups(*grid)
         if compute is not None:
             compute.end()
+        return encoder.finish()
 
     def _finish_encoder(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandBuffer:
         """Return the encoder's commands."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -266,18 +266,16 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
     for _, _, nbytes in ranges:
         size += -(-nbytes // 8) * 8
     usages_and_sizes = [(_read_usage(), pool.size_of(size))]
+    # Makes a named tuple without a call of Python's.
+    new: Any = tuple.__new__
     with defer_interrupts():
         (staging,) = taken = pool.take_all(usages_and_sizes)
         copies, at = [], 0
         for buffer, start, nbytes in ranges:
-            copies.append(Copy(buffer, start, staging, at, -(-nbytes // 4) * 4))
+            copies.append(new(Copy, (buffer, start, staging, at, -(-nbytes // 4) * 4)))
             at += -(-nbytes // 8) * 8
         try:
-            queue.flush(copies)
-            mapping = queue.map(staging, size)
-            mapping.sync_wait()
-            content = mapping.view(size).copy()
-            mapping.unmap()
+            content = queue.read(staging, size, copies)
         except BaseException:
             pool.discard(staging)
             raise

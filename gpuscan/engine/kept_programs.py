@@ -486,7 +486,13 @@ def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Al
         assert owner is not None
         return arrays[0]._made(owner, shape, dtype, offset, strides)
     if isinstance(form, _Nested):
-        parts = [_made(part, arrays, outputs, out) for part in form.parts]
+        parts = []
+        for part in form.parts:
+            if type(part) is _Result and part.slot >= 0:
+                _, shape, dtype, offset, strides = part
+                parts.append(arrays[0]._made(outputs[part.slot], shape, dtype, offset, strides))
+            else:
+                parts.append(_made(part, arrays, outputs, out))
         return form.make(parts if form.keys is None else zip(form.keys, parts, strict=True))
     if isinstance(form, _Out):
         return out

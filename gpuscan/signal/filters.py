@@ -377,7 +377,7 @@ def _through(
         return samples, None
     if signal.device is not None:
         # The caller gets both in NumPy, so they are read in one wait.
-        samples, ends = read_results(signal.device, (samples, ends))
+        samples, ends = read_results((samples, ends))
     return samples, to_caller.of_host(np.asarray(ends, np.float64))
 
 

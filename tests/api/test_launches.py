@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from tests.harness.calls import (
     NEW_EACH_RESULT,
     NEW_EACH_STAGE,
     NEW_FIRST,
+    READ,
     Counted,
     assign,
     results_of,
@@ -206,6 +209,43 @@ def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.Monke
     # Now and then a launch writes the parameters of many later ones.
     calls = min(Counted().of(partial(call, first)) for _ in range(3))
     assert calls <= FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (results - 1), calls
+
+
+# What reads results, and the same of NumPy arrays.
+READS: dict[str, Callable[[Any], Any]] = {
+    "array": lambda a: np.asarray(a.i),
+    "part of an array": lambda a: np.asarray(a.i[3:9]),
+    "transposed view": lambda a: np.asarray(a.rows.T),
+    "every other number": lambda a: np.asarray(a.i[::-2]),
+    "picked numbers": lambda a: np.asarray(a.i[a.mask]),
+    "places of numbers": lambda a: np.asarray(np.nonzero(a.i)[0]),
+    "unique numbers": lambda a: np.asarray(np.unique(a.i)),
+    "sum": lambda a: int(a.i.sum()),
+    "one number": lambda a: int(a.i[5]),
+    "truth": lambda a: bool((a.i > 98).any()),
+    "equal arrays": lambda a: np.array_equal(a.i, a.j),
+    "close arrays": lambda a: np.allclose(a.f, a.f, atol=1e-3),
+}
+
+
+@pytest.mark.usefixtures("without_collections")
+@pytest.mark.parametrize("kind", READS)
+def test_a_read(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a call that reads its result waits once, takes few calls, and has NumPy's result."""
+    call, arguments = READS[kind], Arguments(device, 1)
+    wanted = call(SimpleNamespace(**{
+        name: value.numpy() for name, value in vars(arguments).items() if isinstance(value, gs.Array)
+    }))  # fmt: skip
+    for _ in range(4):
+        assert_same(np.asarray(call(arguments)).astype(np.asarray(wanted).dtype), np.asarray(wanted))
+    with monkeypatch.context() as patched:
+        waits = count_waits(device, patched)
+        call(arguments)
+        assert len(waits) == 1
+    with device.profile() as profile:
+        call(arguments)
+    calls = min(Counted().of(partial(call, arguments)) for _ in range(3))
+    assert calls <= FIRST + READ + EACH_STAGE * (max(1, len(profile.spans)) - 1), calls
 
 
 @pytest.mark.usefixtures("without_collections")

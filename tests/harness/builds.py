@@ -12,8 +12,9 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, native_queue, program, reports, timeouts, transfer
+from gpuscan.device import capability_probe, context, program, reports, timeouts, transfer
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.native_queue import NativeQueue
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
 from gpuscan.engine.executor import Executor
@@ -226,15 +227,22 @@ def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]
     """Return a list that grows by the method's name with each call that may wait for the device."""
     waits: list[str] = []
     queue = device._context.queue
+    # The methods that are under way: some call others.
+    under_way: list[str] = []
 
     def note_calls(name: str, method: Any) -> Any:
         def call(*given: Any, **options: Any) -> Any:
-            waits.append(name)
-            return method(*given, **options)
+            if not under_way:
+                waits.append(name)
+            under_way.append(name)
+            try:
+                return method(*given, **options)
+            finally:
+                under_way.pop()
 
         return call
 
-    for name in ("map", "wait_idle", "is_soon_idle"):
+    for name in ("map", "read", "wait_idle", "is_soon_idle"):
         monkeypatch.setattr(queue, name, note_calls(name, getattr(queue, name)))
     return waits
 
@@ -261,16 +269,17 @@ def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[
     """Return a list that grows by the bytes of each transfer between the CPU and the device, but for parameters."""
     moved: list[int] = []
     queue, gpu = device._context.queue, type(device.wgpu_device)
-    mapping: Any = native_queue.NativeMapping if isinstance(queue, native_queue.NativeQueue) else PublicMapping
-    write, view, made = queue.write, mapping.view, gpu.create_buffer_with_data
+    # What has a method `view`, and the number of its arguments before the size.
+    viewer: tuple[Any, int] = (NativeQueue, 1) if isinstance(queue, NativeQueue) else (PublicMapping, 0)
+    write, view, made = queue.write, viewer[0].view, gpu.create_buffer_with_data
 
     def note_write(buffer: wgpu.GPUBuffer, offset: int, data: Array) -> None:
         moved.append(data.nbytes)
         write(buffer, offset, data)
 
-    def note_view(self: Any, size: int, offset: int = 0) -> Any:
-        moved.append(size)
-        return view(self, size, offset)
+    def note_view(self: Any, *given: Any) -> Any:
+        moved.append(given[viewer[1]])
+        return view(self, *given)
 
     def note_buffer(self: wgpu.GPUDevice, *, data: Any, usage: int, **options: Any) -> Any:
         if not usage & wgpu.BufferUsage.UNIFORM:
@@ -278,7 +287,7 @@ def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[
         return made(self, data=data, usage=usage, **options)
 
     monkeypatch.setattr(queue, "write", note_write)
-    monkeypatch.setattr(mapping, "view", note_view)
+    monkeypatch.setattr(viewer[0], "view", note_view)
     monkeypatch.setattr(gpu, "create_buffer_with_data", note_buffer)
     return moved
 

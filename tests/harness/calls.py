@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.device.native_queue import NativeMapping
+from gpuscan.device.native_queue import NativeQueue
 from tests.oracle import Array
 
 # Python calls of a repeated call of one stage and one result, of each further stage, and of each further result.
 FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15
+# More calls of one that reads its result.
+READ = 40
 # The same of a call of a length that was not seen before, where calls of some other lengths were.
 NEW_FIRST, NEW_EACH_STAGE, NEW_EACH_RESULT = 220, 110, 50
 # The code that waits for a buffer, and polls meanwhile.
-_WAIT = NativeMapping.sync_wait.__code__
+_WAIT = NativeQueue.wait_for_map.__code__
 
 
 @dataclass
