@@ -82,7 +82,7 @@ def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
 ) -> AnyArray: ...
 @takes_numpy("a", "b")
-@launchable_with("a", "initial", data=["b", "initial"], integers=["initial"])
+@launchable_with("a", "initial", data=["a", "b", "initial"], integers=["initial"])
 def linear_recurrence(
     a: object,
     b: object,
@@ -178,7 +178,7 @@ def linear_recurrence_vjp(
     **options: Unpack[RecurrenceGradientOptions],
 ) -> tuple[Any, Any, Any]: ...
 @takes_numpy("a", "h", "grad_h")
-@launchable_with("a", "initial", data=["grad_h"], integers=["initial"])
+@launchable_with("a", "initial", data=["a", "grad_h"], integers=["initial"])
 def linear_recurrence_vjp(
     a: object,
     h: object,

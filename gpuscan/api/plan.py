@@ -33,17 +33,16 @@ from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.html_table import html_table
-from gpuscan.operators.trace import structure_of
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import Leaf, as_array, native, structure_and_leaves
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
 from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
-from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     import wgpu
@@ -100,15 +99,18 @@ class Plan(Numbered):
         self._op = op
         self._asked = strategy
         context = device._context
-        stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        for name, cut in (*((name, options.get(name)) for name in _CUTS), ("groups", groups)):
+        # An array of this shape that takes no memory.
+        stand_in: AnyArray = np.ndarray(shape, dtype, np.zeros((), dtype), strides=(0,) * len(shape))
+        for name, cut in (("segments", options["segments"]), ("keys", options["keys"]), ("groups", groups)):
             if isinstance(cut, Array) and cut.device is not device:
                 raise ValueError(
                     f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
                     f"are; bring them there with device.asarray({name}.numpy())"
                 )
-        copied_options = {name: copy_option(option, on_device=name in _CUTS) for name, option in options.items()}
-        self._problem = make_problem(stand_in, op, **copied_options).drop_arrays()
+        for name, option in options.items():
+            if option is not None and type(option) is not bool:
+                options[name] = copy_option(option, on_device=name in _CUTS)  # type: ignore[literal-required]
+        self._problem = find_or_make_problem(stand_in, op, **options).drop_arrays()
         check_elements(context, self._problem)
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
@@ -348,7 +350,7 @@ class Plan(Numbered):
             rows = self._rows
             if rows is not None:
                 placement, bindings = Placement(), [array._binding() for array in rows]
-            plan = self._recordable_plan(self._strategy_for(placement), placement)
+            plan = self._recordable_plan(placement)
             seeds, heads, captured = self._auxiliary
             buffers = Buffers(
                 bindings[: len(sources)],
@@ -357,12 +359,15 @@ class Plan(Numbered):
                 heads=None if heads is None else heads._binding(),
                 captured=captured,
             )
-            with encoding(context.wgpu_device), encode_submissions(context, encoder):
+            recorder = context.queue.encoder_over(encoder)
+            with encoding(context.wgpu_device):
                 if rows is not None:
-                    self._gather_rows(sources, rows[: len(sources)])
-                run = encode_plan(context, plan, encoder, buffers, length=count)
+                    with encode_submissions(context, recorder):
+                        self._gather_rows(sources, rows[: len(sources)])
+                run = encode_plan(context, plan, recorder, buffers, length=count)
                 if rows is not None:
-                    self._scatter_rows(rows[len(sources) :], destinations)
+                    with encode_submissions(context, recorder):
+                        self._scatter_rows(rows[len(sources) :], destinations)
             auxiliary = [array for array in (seeds, heads, *(rows or ())) if array is not None]
             for array in (*arrays_in((src, dst, length)), *auxiliary):
                 array._keep_for_encoded_commands()
@@ -405,16 +410,18 @@ class Plan(Numbered):
             copy_elements(transpose_view(array, problem.inner, problem.row_length, field.storage_bytes), result)
 
     def _find_plan(self, strategy: str, placement: Placement) -> ScanPlan:
-        key = (strategy, placement)
-        if key not in self._plans:
+        plan = self._plans.get((strategy, placement))
+        if plan is None:
             options: PlacedOptions = {"tile": self._plan.tile, "placement": placement}
             plan = plan_scan(self._spec, self.device.capabilities, strategy, self.reason, **options)
-            self._plans[key] = self.device._executor.planner.bindable_plan(self._spec, plan, **options)
-        return self._plans[key]
+            plan = self.device._executor.planner.bindable_plan(self._spec, plan, **options)
+            self._plans[strategy, placement] = plan
+        return plan
 
-    def _recordable_plan(self, strategy: str, placement: Placement) -> ScanPlan:
+    def _recordable_plan(self, placement: Placement) -> ScanPlan:
         """Return the plan to record, with a verified subgroup size: a recorded run cannot be repeated."""
-        context, plan = self.device._context, self._find_plan(strategy, placement)
+        context = self.device._context
+        strategy, plan = self._plan_that_ends(placement)
         self._check_in_place(plan)
         wrong = context.run_log.has_wrong_subgroup_size(plan)
         if wrong or (sizes_vary(context.capabilities) and not check_subgroup_size(context, plan)):
@@ -432,8 +439,8 @@ class Plan(Numbered):
                 f"{self._problem.axis} share 32-bit words, so that it cannot be done in place. Record into another dst"
             )
 
-    def _strategy_for(self, placement: Placement) -> str:
-        """Return the strategy to record: one that cannot fail, unless the caller asked for another by name."""
+    def _plan_that_ends(self, placement: Placement) -> tuple[str, ScanPlan]:
+        """Return a strategy and its plan: one that cannot fail, unless the caller asked for another by name."""
         context = self.device._context
         chosen = context.strategy(self._asked, self._plan.tiles)[0]
         if placement.in_place and chosen == "fallback" and self._asked == "fallback":
@@ -441,11 +448,13 @@ class Plan(Numbered):
                 'strategy "fallback" was asked for with dst the same as src, but it may read a late tile again after '
                 'the tile was overwritten. Use another dst, or a plan with strategy="auto"'
             )
-        if self._asked != "auto":
-            return chosen
         plan = self._find_plan(chosen, placement)
+        if self._asked != "auto":
+            return chosen, plan
         may_fail = chosen != "fallback" and self.device._executor.may_time_out(plan)
-        return "three_dispatch" if placement.in_place or may_fail else chosen
+        if chosen != "three_dispatch" and (placement.in_place or may_fail):
+            return "three_dispatch", self._find_plan("three_dispatch", placement)
+        return chosen, plan
 
 
 def copy_option(option: object, *, on_device: bool = False) -> Any:
@@ -488,11 +497,11 @@ def find_buffers(
     for value, field in zip(by_field(name, given, element), element.fields, strict=True):
         buffer, offset = find_buffer(value, name)
         check_buffer(context.wgpu_device, buffer, name)
-        if isinstance(value, Array) and value.dtype != field.scalar.dtype:
-            raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
         if isinstance(value, Array):
+            if value._dtype != field.scalar.dtype:
+                raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
             value._check()
-            if not value.is_contiguous:
+            if value._strides is not None:
                 raise ValueError(
                     f"{name} is a view of shape {value.shape} and strides {value.strides}; a recorded plan reads and "
                     "writes contiguous arrays. Pass one, such as array.copy()"
@@ -567,10 +576,10 @@ def placement_of(
     fields = (*problem.source.fields, *problem.destination.fields)
     width, exact = ALIGNMENT // 4, False
     for number, ((buffer, offset), field) in enumerate(zip((*sources, *destinations), fields, strict=True)):
-        nbytes = problem.size * field.storage_bytes
+        nbytes, capacity = problem.size * field.storage_bytes, buffer.size - offset
         stored = number >= len(sources)
         while width > 1 and (
-            offset + round_up(nbytes, 4 * width) > buffer.size
+            -(-nbytes // (4 * width)) * 4 * width > capacity
             or (stored and (field.storage_bytes if dynamic else nbytes) % (4 * width))
         ):
             width //= 2
@@ -586,16 +595,14 @@ def placement_of(
         for (buffer, offset), field in zip((*sources, *destinations), fields, strict=True)
     ]
     before, after = bindings[: len(sources)], bindings[len(sources) :]
-    in_place = problem.source.fields == problem.destination.fields and all(
-        a.buffer is b.buffer and a.offset == b.offset for a, b in zip(before, after, strict=True)
-    )
-    shares_buffers = not in_place and any(a.buffer is b.buffer for a in before for b in after)
+    in_place = problem.source.fields == problem.destination.fields and sources == destinations
+    shares_buffers = not in_place and not {id(a.buffer) for a in before}.isdisjoint([id(b.buffer) for b in after])
     if shares_buffers and any(a.overlaps(b) for a in before for b in after):
         raise ValueError(
             "dst was passed where it overlaps src in one buffer; pass the same buffer and offset for both, or ranges "
             "that do not overlap"
         )
-    if any(a.overlaps(b) for number, a in enumerate(after) for b in after[:number]):
+    if len(after) > 1 and any(a.overlaps(b) for number, a in enumerate(after) for b in after[:number]):
         raise ValueError("two fields of dst overlap in one buffer; pass ranges that do not overlap")
     return Placement(width=width, exact=exact, shared=shares_buffers, in_place=in_place), bindings
 
@@ -660,4 +667,10 @@ def extent(array: Array) -> int:
 
 def arrays_in(arguments: object) -> list[Array]:
     """Return the arrays among nested buffers."""
-    return [leaf for leaf in structure_of(arguments)[1] if isinstance(leaf, Array)]
+    found, parts = [], [arguments]
+    for part in parts:
+        if isinstance(part, Array):
+            found.append(part)
+        elif isinstance(part, (tuple, list, dict)):
+            parts += part.values() if isinstance(part, dict) else part
+    return found

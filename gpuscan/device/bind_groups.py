@@ -52,8 +52,12 @@ class BindGroups:
         """Return a bind group of these bindings; with `keep`, one that later calls share."""
         if not keep:
             return self._queue.bind_group(layout, bound)
-        ranges = [(binding, part.offset, part.size) for binding, part in bound]
-        key = ((id(layout), *ranges), *(id(part.buffer) for _, part in bound))
+        ranges: list[object] = [id(layout)]
+        buffers = []
+        for binding, part in bound:
+            ranges.append((binding, part.offset, part.size))
+            buffers.append(id(part.buffer))
+        key = tuple(ranges), *buffers
         return self._find(key) or self._keep(key, layout, bound)
 
     def of_dispatch(self, item: SlotDispatch, buffers: Sequence[wgpu.GPUBuffer]) -> wgpu.GPUBindGroup:

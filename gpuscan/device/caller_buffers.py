@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gpuscan.device.backends import error_type, webgpu
@@ -62,8 +62,11 @@ def check_usages(buffer: wgpu.GPUBuffer, usages: Sequence[str]) -> None:
 
 def _missing(buffer: wgpu.GPUBuffer, usages: Sequence[str]) -> str:
     """Return the names of the usages that the buffer does not have; empty if it has all."""
-    flags = webgpu().BufferUsage
-    return ", ".join(usage for usage in usages if not buffer.usage & getattr(flags, usage))
+    flags, given, missing = webgpu().BufferUsage, buffer.usage, []
+    for usage in usages:
+        if not given & getattr(flags, usage):
+            missing.append(usage)
+    return ", ".join(missing)
 
 
 def _running_call() -> str:
@@ -109,8 +112,7 @@ def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: object) -> None:
     _check_device(wgpu_device, encoder, "encoder")
 
 
-@contextmanager
-def encoding(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
+class encoding:  # noqa: N801
     """Raise a clear error if the commands inside the ``with`` do not fit the state of the caller's encoder.
 
     The state of an encoder cannot be asked for. It shows only in WebGPU's errors.
@@ -119,13 +121,22 @@ def encoding(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
         ValueError: the encoder is finished or has an open pass. Dawn and wgpu 0.31 report an open pass when the encoder
             is finished.
     """
-    try:
-        yield
-    except error_type(wgpu_device) as error:
+
+    __slots__ = ("_device",)
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        self._device = wgpu_device
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or not isinstance(error, error_type(self._device)):
+            return
         for words, state in _ENCODER_STATES.items():
             if words in str(error):
                 raise ValueError(f"the encoder {state}; record between passes, before it is finished") from error
-        raise
 
 
 def _check_device(wgpu_device: wgpu.GPUDevice, thing: object, name: str) -> None:

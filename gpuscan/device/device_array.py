@@ -228,8 +228,9 @@ def check_shape(shape: Shape) -> tuple[int, ...]:
         TypeError: a length is not an integer.
     """
     axes = tuple_of_integers("shape", together((shape,)))
-    if any(n < 0 for n in axes):
-        raise ValueError(f"shape {axes} was passed, but lengths cannot be negative; pass lengths of 0 or more")
+    for length in axes:
+        if length < 0:
+            raise ValueError(f"shape {axes} was passed, but lengths cannot be negative; pass lengths of 0 or more")
     return axes
 
 

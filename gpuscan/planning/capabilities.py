@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Never, TypeVar
 
-from gpuscan.elements import SCALARS
+from gpuscan.elements import SCALARS, HashedOnce
 from gpuscan.html_table import html_table
 
 # The type of a value that is read from a file.
@@ -31,12 +31,15 @@ class Limits(dict[str, int]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
     def __reduce__(self) -> tuple[type[Limits], tuple[dict[str, int]]]:
         return Limits, (dict(self),)
 
 
 @dataclass(frozen=True)
-class Capabilities:
+class Capabilities(HashedOnce):
     """The findings of the probe about one adapter.
 
     Attributes:
@@ -83,7 +86,7 @@ class Capabilities:
     adapter_type: str
     implementation: str
     features: frozenset[str]
-    limits: Mapping[str, int] = field(hash=False)
+    limits: Mapping[str, int]
     subgroup_sizes: tuple[int, ...]
     subgroup_size: int
     lanes_in_order: bool
@@ -103,6 +106,8 @@ class Capabilities:
     shader_f16: bool
     mappable_storage: bool
     distrusted: tuple[str, ...] = ()
+
+    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", Limits(self.limits))

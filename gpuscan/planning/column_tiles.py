@@ -168,7 +168,7 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     long = problem.row_length >= h.min_vector_rows
     few = problem.rows <= h.max_vector_columns or inner == 2
     named = problem.operator.kinds is not None and problem.before is problem.after is None
-    words = inner * max(element.words for element in (problem.source, problem.element, problem.destination))
+    words = inner * max(problem.source.words, problem.element.words, problem.destination.words)
     narrow = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
     if not (long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from gpuscan.errors import StrategyError
@@ -52,7 +53,9 @@ def check_strategy(strategy: str, source: str = "") -> None:
 
 def strategy_asked_for(strategy: str) -> str:
     """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
-    return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
+    if strategy != "auto" or STRATEGY_KEY not in environment:
+        return strategy
+    return os.environ[STRATEGY_VARIABLE].strip() or strategy
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def choose_sort_strategy(capabilities: Capabilities) -> str:
     return _first_safe(capabilities, sort_heuristics_for(capabilities.adapter_type).strategy_order).strategy
 
 
+@lru_cache(maxsize=64)
 def _first_safe(capabilities: Capabilities, order: tuple[str, ...]) -> Choice:
     passed_over: list[str] = []
     for strategy in order:

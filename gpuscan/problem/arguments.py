@@ -55,6 +55,8 @@ class OnDevice:
 # An array of a bundle: in NumPy, or on a device.
 Leaf: TypeAlias = AnyArray | OnDevice
 D = TypeVar("D", bound=OnDevice)
+# The types of the integers that most shapes have.
+_INTEGERS = frozenset({int, Size})
 
 
 def as_integer(value: Any) -> int | None:
@@ -94,6 +96,8 @@ def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
         TypeError: one is not an integer.
     """
     given = tuple(values)
+    if _INTEGERS.issuperset(map(type, given)):
+        return given  # type: ignore[return-value]
     integers = tuple(integer for integer in map(as_integer, given) if integer is not None)
     if len(integers) != len(given):
         shown = given if len(given) > 1 else given[0]

@@ -55,6 +55,7 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
     "doubles": lambda rng: rng.integers(-9, 9, 32).astype(np.float64),
     "signs": lambda rng: rng.choice([-1, 1], (32, 1)).astype(np.float32),
+    "many_signs": lambda rng: rng.choice([-1, 1], (32, 32)).astype(np.float32),
     "square": lambda rng: np.asfortranarray(rng.integers(-9, 9, (32, 32)).astype(np.float32)),
     "array": lambda rng: rng.integers(-9, 9, N).astype(np.float32),
     "strided": lambda rng: rng.integers(-9, 9, 200).astype(np.int16)[::-2],
@@ -168,6 +169,8 @@ CALLS: dict[str, Call] = {
         lambda a, k: gs.linear_recurrence_vjp(k, a.rows, a.others, axis=1)[:2],
         "sign",
     ),
+    "long gates": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=1, **a.on), "many_signs"),
+    "gates of a gradient": (lambda a, k: gs.linear_recurrence_vjp(k, a.rows, a.others, axis=1), "many_signs"),
     "first state": (lambda a, k: gs.linear_recurrence(a.signs, a.x, initial=k, **a.on), "float"),
     "first states": (lambda a, k: gs.linear_recurrence(a.others, a.rows, axis=1, initial=k, **a.on), "row"),
     "gradient of first states": (

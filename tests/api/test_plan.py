@@ -92,6 +92,22 @@ def test_repeated_calls_of_numpy(device: gs.Device, monkeypatch: pytest.MonkeyPa
     assert_same(plan(wanted[::-1]), gs.scan(wanted[::-1], exclusive=True, initial=2.0, device="numpy"))
 
 
+def test_plans_that_come_again(device: gs.Device) -> None:
+    """Assert that an equal plan is made by few calls, and that few calls record it."""
+    x, out = device.asarray(np.ones((32, 32), np.float32)), device.empty((32, 32), np.float32)
+    made: list[int] = []
+    recorded: list[int] = []
+    for _ in range(4):
+        plans: list[Any] = []
+        made.append(Counted().of(lambda into=plans: into.append(device.plan((32, 32), np.float32, "maximum", axis=1))))  # type: ignore[misc]
+        encoder = device.wgpu_device.create_command_encoder()
+        recorded.append(Counted().of(lambda plan=plans[0], to=encoder: plan.record(to, x, out)))  # type: ignore[misc]
+        device.wgpu_device.queue.submit([encoder.finish()])
+        np.testing.assert_array_equal(out.numpy(), x.numpy())
+    assert min(made) <= 120, made
+    assert min(recorded) <= 160, recorded
+
+
 def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a timeout is reported once, and that the list of recorded runs does not grow."""
     device, n = own_device, 200_000
