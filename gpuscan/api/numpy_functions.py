@@ -596,7 +596,7 @@ def _expand_dims(a: object, axis: object) -> Array:
 @_form_of(np.broadcast_to)
 def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     wanted = tuple_of_integers("shape", shape if np.iterable(shape) else (shape,))
-    if min(wanted, default=0) < 0 or broadcast_shapes(array.shape, wanted) != wanted:
+    if any(length < 0 for length in wanted) or broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
     return array._view_at(wanted, broadcast_strides(array.shape, array.strides, wanted))
 

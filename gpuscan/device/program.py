@@ -586,15 +586,19 @@ def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:
     """Give each memory the index of a buffer, and return the usages and sizes of the buffers.
 
     Two of one usage and size share a buffer if all items that use the first come before the items of the second.
+    Unknown sizes are the same if they are computed in the same way.
     """
     usages_and_sizes: list[tuple[int, int]] = []
+    known: list[tuple[object, ...]] = []
     free_from: list[int] = []
     for slot in sorted(scratch, key=lambda slot: slot.first):
-        usage_and_size = slot.usage, slot.size
-        free = (i for i, other in enumerate(usages_and_sizes) if other == usage_and_size and free_from[i] < slot.first)
+        size: Any = slot.size
+        own = (slot.usage, Size, size.index) if type(size) is Size else (slot.usage, size)
+        free = (i for i, other in enumerate(known) if other == own and free_from[i] < slot.first)
         slot.index = next(free, len(usages_and_sizes))
         if slot.index == len(usages_and_sizes):
-            usages_and_sizes.append(usage_and_size)
+            usages_and_sizes.append((slot.usage, slot.size))
+            known.append(own)
             free_from.append(0)
         free_from[slot.index] = slot.last
     return usages_and_sizes

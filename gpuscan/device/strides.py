@@ -173,8 +173,9 @@ def resolve_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
     """
     lengths = tuple_of_integers("shape", wanted)
     size, free = prod(shape), lengths.count(-1)
-    if free > 1 or min(lengths, default=0) < -1:
-        raise ValueError(f"shape {lengths} was asked for; pass lengths of 0 or more, and at most one -1")
+    for length in lengths:  # `min` would compare sizes with each other
+        if free > 1 or length < -1:
+            raise ValueError(f"shape {lengths} was asked for; pass lengths of 0 or more, and at most one -1")
     if free:
         free_axis, fixed_size = lengths.index(-1), -prod(lengths)
         if fixed_size and size % fixed_size == 0:
