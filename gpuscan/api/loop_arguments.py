@@ -23,6 +23,7 @@ from gpuscan.operators.parameter_array import HostArray, ParameterArray, check_i
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
+from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.recent_values import RecentValues
 
 # The most numbers of a carry, for which matrices still fit a shader.
@@ -333,7 +334,7 @@ def _check_split(
     for init_shape, state in zip(init, states, strict=True):
         lead = init_shape[: len(init_shape) - len(state)]
         try:
-            if np.broadcast_shapes(lead, others) != others:
+            if broadcast_shapes(lead, others) != others:
                 return []
         except ValueError:
             return []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +41,10 @@ from gpuscan.operators.loops.stage import LoopStage, compute_nodes, operator_of
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, combine_arrays
 from gpuscan.operators.trace import Map
+from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
+from gpuscan.sizes import has_size
 
 
 class LoopRun:
@@ -370,8 +374,10 @@ class LoopRun:
         """Return the constant map of init for each row, in the fields of an element."""
         given = [self.initial(state_index) for state_index in stage.state_indices] if start is None else list(start)
         count = len(stage.numbers)
-        rows = int(np.prod(self.arguments.others, dtype=np.int64))
-        if any(isinstance(value, Array) for value in given):
+        rows = prod(self.arguments.others)
+        # If the number of rows is a size, values are broadcast on the device.
+        lies_in_rows = not has_size((rows,))
+        if not lies_in_rows or any(isinstance(value, Array) for value in given):
             assert self.device is not None
             seeds: list[SomeArray] = list(self._seeds_on_device(stage, element, given))
         else:
@@ -390,7 +396,8 @@ class LoopRun:
 
             with np.errstate(all="ignore"):
                 seeds = combine_arrays(start_of, given)
-        seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
+        shape = (rows,) if lies_in_rows else ()
+        seeds += [np.full(shape, value, scalar.dtype) for scalar, value in rest]
         return tuple(seeds)
 
     def _seeds_on_device(self, stage: LoopStage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
@@ -411,7 +418,7 @@ class LoopRun:
         fields = [Field(f"f{i}", element.fields[i].scalar) for i in range(count)]
         nodes = [[graph.cast(number, field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        shape = broadcast_shapes(*(array.shape for array in arrays))
         if self.fixed:
             rows = [np.broadcast_to(array, self.arguments.others).reshape(-1) for array in arrays]
             seeds = self._map_by_scan(function, rows, rows[0].shape, 0)
@@ -449,7 +456,10 @@ class LoopRun:
         start = self.initial(state_index)
         old: SomeArray
         if isinstance(array, Array):
-            seed = start if isinstance(start, Array) else broadcast_array(start, others).reshape(-1)
+            # If the number of rows is a size, the value is broadcast on the device.
+            seed: Any = start
+            if not isinstance(start, Array) and not has_size(others):
+                seed = broadcast_array(start, others).reshape(-1)
             old = shift_elements(array, (seed,), self.shape, self.axis, reverse=self.reverse, device=self.device)
         else:
             old = reference.shift(array, np.broadcast_to(start, others), self.axis, reverse=self.reverse)

@@ -21,6 +21,7 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
 from gpuscan.device.steps import Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.sizes import concrete
 
 if TYPE_CHECKING:
     import wgpu
@@ -261,6 +262,9 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
         pool: the pool of the staging buffers.
         ranges: buffer, first byte (a multiple of 4) and bytes of each.
     """
+    if queue.recording is not None:
+        # The read ends the recording, so sizes are no longer unknown.
+        ranges = [(buffer, *concrete((start, nbytes))) for buffer, start, nbytes in ranges]
     # Parts of mapped bytes are viewed from multiples of 8 on.
     size = 0
     for _, _, nbytes in ranges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gpuscan.engine.preparation import check_seeds, seed_words
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import derive
 from gpuscan.problem.arguments import Leaf
+from gpuscan.sizes import has_size
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -33,8 +34,15 @@ def seeds_by_rows(problem: Problem) -> Problem:
     """Return the problem with one initial value for each row.
 
     Only initial values on the device are changed: they become arrays (rows, *element shape) of their own. As initial
-    values of NumPy are, they are rounded to what an element can store.
+    values of NumPy are, they are rounded to what an element can store. If the number of rows is a size, all values are
+    brought to the device, where other calls have other numbers of rows.
     """
+    arrays = [leaf for leaf in problem.leaves if isinstance(leaf, DeviceArray)]
+    if arrays and problem.seeds and has_size((problem.rows,)):
+        context = arrays[0]._context
+        given: Sequence[Any] = problem.seeds
+        moved = [seed if isinstance(seed, DeviceArray) else upload_array(context, seed) for seed in given]
+        problem = replace(problem, seeds=tuple(moved))
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
     others = tuple(size for i, size in enumerate(problem.shape) if i != problem.axis)

@@ -20,7 +20,7 @@ from gpuscan.device.transfer import round_up
 from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
 from gpuscan.operators.parameters import Parameter, derive
 from gpuscan.planning.heuristics import ARRAYS
-from gpuscan.sizes import apply
+from gpuscan.sizes import apply, spans
 
 # The steps of a chunk, and the rows and columns of a product, which shaders/attention/tile.wgsl has as well.
 CHUNK = 32
@@ -211,7 +211,7 @@ class DeviceAttention:
     def _windows(self) -> list[tuple[int, int]]:
         """The first chunk of each window, and its number of chunks."""
         chunks = -(-self.q.shape[1] // CHUNK)
-        return [(first, min(self._window, chunks - first)) for first in range(0, chunks, self._window)]
+        return list(spans(chunks, self._window))
 
     @cached_property
     def _beta_offset(self) -> int:

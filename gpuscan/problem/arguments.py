@@ -24,7 +24,7 @@ from gpuscan.operators.parameter_array import (
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import compose_maps
 from gpuscan.problem.results import holds_arrays
-from gpuscan.sizes import Size
+from gpuscan.sizes import Size, has_size
 
 # The most levels of a bundle. Deeper ones would exceed Python's recursion limit in some places.
 _MAX_DEPTH = 100
@@ -55,6 +55,8 @@ class OnDevice:
 # An array of a bundle: in NumPy, or on a device.
 Leaf: TypeAlias = AnyArray | OnDevice
 D = TypeVar("D", bound=OnDevice)
+# Types of Python's own that NumPy makes arrays of.
+_BUILTIN = frozenset({bool, int, float, complex, tuple, list})
 # The types of the integers that most shapes have.
 _INTEGERS = frozenset({int, Size})
 
@@ -218,6 +220,21 @@ def as_array(x: object) -> AnyArray:
     """
     if type(x) is np.ndarray:
         return x
+    if type(x) not in _BUILTIN:
+        _check_class(x)
+    try:
+        return np.asarray(x)
+    except ValueError:
+        if not isinstance(x, (list, tuple)):
+            raise
+        raise ValueError(
+            f"{abbreviate(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
+            "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
+        ) from None
+
+
+def _check_class(x: object) -> None:
+    """Raise TypeError, as `as_array` does, for an array of a class from which NumPy would take more, or less."""
     check_library(x)
     if getattr(type(x), "is_sharded", False):
         raise TypeError(
@@ -229,15 +246,6 @@ def as_array(x: object) -> AnyArray:
             "a masked array was passed, but gpuscan has no masks. Pass x.filled(value) with a value that does not "
             "change the result, such as the operator's identity, and mask the result again"
         )
-    try:
-        return np.asarray(x)
-    except ValueError:
-        if not isinstance(x, (list, tuple)):
-            raise
-        raise ValueError(
-            f"{abbreviate(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
-            "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
-        ) from None
 
 
 # What to do with the arrays of libraries that NumPy would take more from than the numbers.
@@ -409,18 +417,20 @@ def initial_rows(
     """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes.
 
     With `stays_on_device`, arrays on a device are returned as they are, in a shape that broadcasts to (*rows_shape,
-    *element shape). Integers that may not fit the element's dtype are read all the same. With `keeps_parameters`,
-    parameters of the call stay parameters, as a `ParameterArray`.
+    *element shape). Integers that may not fit the element's dtype are read all the same. If the number of rows is a
+    size, other values have such a shape as well. With `keeps_parameters`, parameters of the call stay parameters, as a
+    `ParameterArray`.
     """
     values = fields_of(initial, element, "initial")
-    rows = int(np.prod(rows_shape, dtype=np.int64))
+    rows = prod(rows_shape)
+    by_rows = not stays_on_device or not has_size((rows,))
     seeds: list[Any] = []
     cast: Any
     for value, f in zip(values, element.fields, strict=True):
         if keeps_parameters and is_float_parameter(value):
             number = as_array(value.present)
             cast = as_scalars(number, f.scalar, "initial")
-            seeds.append(fill_array(value, (rows, *f.shape), number.dtype, cast.dtype))
+            seeds.append(fill_array(value, (rows, *f.shape) if by_rows else f.shape, number.dtype, cast.dtype))
             continue
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
         unknown = as_parameter_array(value) if keeps_parameters else None
@@ -440,7 +450,7 @@ def initial_rows(
                 "without the scanned axis. Pass one value, or one for each row"
             )
         if not on_device:
-            cast = broadcast_array(cast, shape).reshape(rows, *f.shape)
+            cast = broadcast_array(cast, shape).reshape(rows, *f.shape) if by_rows else cast
             cast = cast if isinstance(cast, ParameterArray) else np.ascontiguousarray(cast)
         seeds.append(cast)
     return tuple(seeds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import TypedDict
 
 import numpy as np
@@ -32,6 +33,7 @@ from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.loop_steps import LoopSteps
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, RowsAlongAxis, heads_of
+from gpuscan.sizes import has_size
 
 
 class ReductionOptions(TypedDict, total=False):
@@ -372,9 +374,11 @@ def make_problem(
                 f"exclusive=True was passed with {operator.described}, which has no identity for the scan to "
                 "begin with. Pass initial=..., or give the operator an identity"
             )
-        rows = int(np.prod(rows_shape, dtype=np.int64))
+        rows = prod(rows_shape)
+        # If the number of rows is a size, the values are brought to the device, and broadcast there.
         seeds = tuple(
-            np.broadcast_to(value, (rows, *f.shape)) for value, f in zip(identity, element.fields, strict=True)
+            value if has_size((rows,)) else np.broadcast_to(value, (rows, *f.shape))
+            for value, f in zip(identity, element.fields, strict=True)
         )
     return Problem(
         operator=operator,

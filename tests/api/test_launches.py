@@ -113,6 +113,27 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     ),
     "loop": lambda a: gs.loop(lambda h, x: 0.5 * h + x, 0.0, a.f),
     "sequential loop": lambda a: gs.loop(lambda h, x: np.cos(h) + x, 0.0, a.f, method="sequential"),
+    "rows from a number": lambda a: gs.scan(a.rows, axis=1, initial=5),
+    "exclusive scan of rows": lambda a: gs.scan(a.rows, axis=1, exclusive=True),
+    "rows from numbers": lambda a: gs.scan(a.rows, axis=1, initial=a.others[:, 0]),
+    "tuples from a number": lambda a: gs.scan((a.signs, a.steps), affine, axis=1, initial=(1.0, a.steps[:, 3])),
+    "reduce rows from a number": lambda a: gs.reduce(a.rows, axis=1, initial=3),
+    "recurrences from a number": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1, initial=2.0),
+    "gradients from a number": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1, initial=2.0),
+    "loop of rows": lambda a: gs.loop(lambda h, x: 0.5 * h + x, 0.0, a.steps, axis=1)[:2],
+    "loop of rows that stays in bounds": lambda a: gs.loop(lambda h, x: np.clip(h + x, -5, 5), 1.0, a.steps, axis=1)[
+        :2
+    ],
+    "loop of rows from numbers": lambda a: gs.loop(lambda h, x: h + x, a.steps[:, 1], a.steps, axis=1)[:2],
+    "loop of rows of two numbers": lambda a: gs.loop(
+        lambda h, x: (h[0] + x, 0.5 * h[1] + h[0]), (0.0, 1.0), a.steps, axis=1
+    )[:2],
+    "gradients of a loop": lambda a: gs.loop_vjp(
+        lambda h, x: (0.5 * h + x, h), np.float32(1), a.steps, a.signs, axis=1
+    ),
+    "attention": lambda a: gs.gated_linear_attention(
+        *(3 * (a.steps.reshape((1, -1, 2, 4)),)), (a.f * 0).reshape((1, -1, 2))[:, : a.f.size // 8]
+    ),
     "compact": lambda a: gs.compact(a.i, a.mask),
     "sort": lambda a: gs.sort(a.i),
     "argsort": lambda a: gs.argsort(a.i),
