@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
