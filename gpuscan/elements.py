@@ -24,6 +24,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.sizes import reveal
 
 H = TypeVar("H")
 V = TypeVar("V")
@@ -411,9 +412,10 @@ def element_of(
     """Return the `Element` with leaves of these dtypes and trailing shapes."""
     shapes = [()] * len(dtypes) if shapes is None else shapes
     names = field_names(structure)
+    # Elements are kept for later calls, in which a size of this one would stand for another number.
+    numbers = [tuple(map(reveal, shape)) for shape in shapes]
     element = Element(
-        tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
-        structure,
+        tuple(Field(n, scalar_of(np.dtype(d)), s) for n, d, s in zip(names, dtypes, numbers, strict=True)), structure
     )
     return intern_value(element)
 

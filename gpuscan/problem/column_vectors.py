@@ -17,6 +17,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem
+from gpuscan.sizes import reveal
 
 
 def can_be_vectors(problem: Problem) -> bool:
@@ -41,7 +42,8 @@ def as_vectors(problem: Problem) -> Problem:
 
     The leaves and the results are the same as in the problem, but in C order; see `vectors_in`.
     """
-    count, shape = problem.inner, problem.shape[: problem.axis + 1]
+    # Kernels are made for the number of columns, and kept for later calls.
+    count, shape = reveal(problem.inner), problem.shape[: problem.axis + 1]
     source, element, destination = (
         replace(element, fields=tuple(replace(field, shape=(count,)) for field in element.fields))
         for element in (problem.source, problem.element, problem.destination)

@@ -338,6 +338,17 @@ def test_kernels_of_the_first_lengths(device: gs.Device) -> None:
     assert calls <= NEW_FIRST + 2 * NEW_EACH_RESULT, calls
 
 
+def test_a_new_length_of_matrices(device: gs.Device) -> None:
+    """Assert that calls of other lengths and of other matrices compute with kernels that earlier calls have made."""
+    rng = np.random.default_rng(4)
+    for length, width in ((91, 2), (91, 3), (120, 3)):
+        x = rng.integers(-1, 2, (length, width, width)).astype(np.int32)
+        a = device.asarray(x)
+        for part, there in ((x, a), (x[3:], a[3:])):
+            assert_same(gs.scan(there, "matmul").numpy(), gs.scan(part, "matmul", device="numpy"), (length, width))
+            assert_same(gs.reduce(there, "matmul").numpy(), gs.reduce(part, "matmul", device="numpy"), (length, width))
+
+
 def test_scans_of_groups(device: gs.Device) -> None:
     """Assert that scans of long arrays launch one program for any number of labels, which the GPU counts."""
     length = group_heuristics_for(device.capabilities.adapter_type).min_counted_elements
