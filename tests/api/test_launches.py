@@ -13,7 +13,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from tests.harness.builds import count_waits, keep_no_programs
+from tests.harness.builds import count_waits, keep_no_programs, take_columns_as_vectors
 from tests.harness.calls import (
     EACH_RESULT,
     EACH_STAGE,
@@ -347,6 +347,18 @@ def test_a_new_length_of_matrices(device: gs.Device) -> None:
         for part, there in ((x, a), (x[3:], a[3:])):
             assert_same(gs.scan(there, "matmul").numpy(), gs.scan(part, "matmul", device="numpy"), (length, width))
             assert_same(gs.reduce(there, "matmul").numpy(), gs.reduce(part, "matmul", device="numpy"), (length, width))
+
+
+def test_a_new_length_of_few_columns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert the same of columns that are scanned as vectors, by kernels that are made for their number."""
+    take_columns_as_vectors(monkeypatch)
+    gpu, rng = as_gpu_of_programs(device), np.random.default_rng(4)
+    for shape in ((32, 12), (32, 16), (5, 65), (255, 5), (255, 5)):
+        x = rng.integers(-1, 2, shape).astype(np.int32)
+        a = gpu.asarray(x)
+        assert_same(gs.scan(a, axis=0).numpy(), np.cumsum(x, axis=0, dtype=np.int32), shape)
+        wanted = gs.linear_recurrence(x, x, axis=0, device="numpy")
+        assert_same(gs.linear_recurrence(a, a, axis=0).numpy(), wanted, shape)
 
 
 def test_scans_of_groups(device: gs.Device) -> None:

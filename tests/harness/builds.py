@@ -113,6 +113,11 @@ def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_transposed_bytes=1))
 
 
+def take_columns_as_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a GPU scan few columns as one column of vectors, even if they are too short for this to pay."""
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_vector_rows=16))
+
+
 def copy_any_size_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a GPU copy arrays of any size by tiles, even if they are too small for this to pay."""
     monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_tiled_copy_bytes=1))
