@@ -56,15 +56,19 @@ TESTS_OF_BACKENDS = ("tests/codegen/", "tests/loops/", "tests/operators/")
 
 # In these tests of the public functions, lavapipe also plans as a GPU does: other tiles, strategies and submissions.
 # Others test what software adapters do, or wait for tiles for longer than a busy machine lets them.
-TESTS_WITH_PLANS_OF_GPUS = tuple(
-    f"tests/api/test_{name}.py::"
-    for name in (
-        *("array_indices", "bundles", "compact", "counting", "cumulative_sums", "cuts", "element_types"),
-        *("group_reductions", "groups", "indexed_maps", "labels", "linear_attention", "linear_recurrence", "log_sums"),
-        *("map", "maps", "narrow_arrays", "numpy_protocols", "random_calls", "random_operators", "reduce"),
-        *("reduce_by_key", "reproducible", "segment_reductions", "segments", "selecting", "state_space", "structured"),
-        *("totals", "transfers", "unique", "views"),
-    )
+TESTS_WITH_PLANS_OF_GPUS = (
+    "tests/signal/",
+    *(
+        f"tests/api/test_{name}.py::"
+        for name in (
+            *("array_indices", "bundles", "compact", "compensated", "counting", "cumulative_sums", "cut_plans", "cuts"),
+            *("element_types", "group_reductions", "groups", "indexed_maps", "labels", "linear_attention"),
+            *("linear_recurrence", "log_sums", "map", "maps", "narrow_arrays", "numpy_protocols"),
+            *("offsets_on_devices", "plan", "random_calls", "random_operators", "reduce", "reduce_by_key"),
+            *("reproducible", "results_in_views", "scan_vjp", "segment_reductions", "segments", "selecting", "sort"),
+            *("state_space", "structured", "totals", "transfers", "unique", "views"),
+        )
+    ),
 )
 PLANS_OF_GPU = " with the plans of a GPU"
 
