@@ -40,23 +40,25 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
     """
     if spec.everywhere:
         return tile_of_halves(spec, capabilities)
-    whole_rows = None
+    has_lanes = capabilities.adapter_type != "CPU" and capabilities.subgroup_size > 0
+    shared = end_with_rows(subgroup_tile(spec, capabilities), spec) if has_lanes else serial_tile(spec, capabilities)
     if not (spec.as_one_row or spec.reversed_together):
         without, with_subgroups = (row_tile(spec, capabilities, lanes) for lanes in (False, True))
         chosen = with_subgroups if subgroups else without
         both = without is not None and with_subgroups is not None
-        if both or (subgroups and flags_cost_much(spec, capabilities)):
-            whole_rows = chosen
-    if capabilities.adapter_type == "CPU" or not subgroups or not capabilities.subgroup_size:
-        return whole_rows or serial_tile(spec, capabilities)
-    h, shared = heuristics_for(capabilities.adapter_type), end_with_rows(subgroup_tile(spec, capabilities), spec)
-    if whole_rows is None or (is_small(whole_rows, spec, h) and shared.tile_size % spec.row_length == 0):
-        return shared
-    return whole_rows
+        takes_whole_rows = both or (subgroups and flags_cost_much(spec, capabilities))
+        # The choice is the same without subgroups, since a stream may have to go on without them.
+        waits_for_none = has_lanes and shared.tile_size % spec.row_length == 0
+        if waits_for_none and with_subgroups is not None and is_small(with_subgroups, spec, capabilities):
+            takes_whole_rows = False
+        if chosen is not None and takes_whole_rows:
+            return chosen
+    return shared if subgroups or not has_lanes else serial_tile(spec, capabilities)
 
 
-def is_small(tile: TileShape, spec: ScanSpec, h: Heuristics) -> bool:
+def is_small(tile: TileShape, spec: ScanSpec, capabilities: Capabilities) -> bool:
     """Return True for a tile of a whole row that is slower than a tile of several rows if that waits for no other."""
+    h = heuristics_for(capabilities.adapter_type)
     nbytes, words = tile.tile_size * bytes_accessed_together(spec), tile.tile_size * spec.element.words
     return nbytes < h.min_whole_row_bytes or words < h.min_whole_row_words
 
