@@ -109,7 +109,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% elif kernel.marked %}
         is_known[label] = 0u;
 {% else %}
-        carries[label] = {{ "seed(section / params.sections)" if kernel.alone and spec.seeded else "neutral()" }};
+        carries[label] = {{ text.to_shared("seed(section / params.sections)" if kernel.alone and spec.seeded else "neutral()") }};
 {% endif %}
     }
     let below = lanes_below(lane);
@@ -153,7 +153,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
             write_carry(section * params.groups + label, {{ text.from_shared("carries[label]") }});
         }
 {% else %}
-        write_carry(section * params.groups + label, carries[label]);
+        write_carry(section * params.groups + label, {{ text.from_shared("carries[label]") }});
 {% endif %}
     }
 {% endif %}

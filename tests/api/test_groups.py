@@ -11,7 +11,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from tests.oracle import AFFINE, MATRICES, Array, one_by_one, words
+from tests.harness.devices import as_gpu
+from tests.oracle import AFFINE, MATRICES, Array, assert_same, one_by_one, words
 
 
 def by_definition(function: Any, x: tuple[Array, ...], labels: Array, axis: int = 0, **options: Any) -> list[Array]:
@@ -132,6 +133,20 @@ def test_elements(device: gs.Device) -> None:
         wide = gs.scan(small, groups=labels, before=lambda v: v.astype(np.float32), after=lambda v: v * 2, device=where)
         (expected_wide,) = by_definition(add, (small.astype(np.float32),), labels)
         np.testing.assert_array_equal(wide, 2 * expected_wide)
+
+
+@pytest.mark.parametrize("op", ["maximum", "logical_and", "bitwise_xor"])
+def test_bools(device: gs.Device, op: str) -> None:
+    """Assert results of bools by the plans of a GPU, whose carries begin with a neutral element."""
+    device = as_gpu(device)
+    rng = np.random.default_rng(3)
+    x, labels = rng.integers(0, 2, 20_000) > 0, rng.integers(0, 37, 20_000)
+    starts: list[dict[str, Any]] = [{}, {"initial": True}]
+    for options in starts:
+        got = gs.scan(device.asarray(x), op, groups=labels, **options)
+        assert_same(got.numpy(), gs.scan(x, op, groups=labels, device="numpy", **options))
+    got = gs.reduce(device.asarray(x), op, groups=labels, num_groups=37)
+    assert_same(got.numpy(), gs.reduce(x, op, groups=labels, num_groups=37, device="numpy"))
 
 
 def test_indices(device: gs.Device) -> None:
