@@ -148,6 +148,7 @@ def test_tint_takes_groups(dawn: gs.Device) -> None:
         (np.ones(1 << 16, np.float32), "add", {}),
         (np.ones(1 << 16, np.float32), "maximum", {"reduces": True}),
         (np.ones(1 << 16, np.int32), "minimum", {"reduces": True}),
+        (np.ones(1 << 16, np.int32), "bitwise_and", {"reduces": True, "label_parts": 2}),
         (np.ones(1 << 16, np.int32), "bitwise_and", {"reduces": True, "label_parts": 0}),
         ((np.ones(1 << 16, np.float32),) * 2, AFFINE, {}),
     ]
