@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.steps import Binding, Copy
-from gpuscan.device.strides import c_strides, join_axes, reach
+from gpuscan.device.strides import c_strides, is_c_order, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.plan_steps import are_owned, stage_dispatch, submit_stage
 from gpuscan.errors import GpuscanError
@@ -81,7 +81,7 @@ class StridedView:
     @property
     def is_contiguous(self) -> bool:
         """Return True if the elements are neighbours in C order."""
-        return all(stride == self.element_bytes for _, stride in join_axes(self.shape, self.strides))
+        return is_c_order(self.shape, self.strides, self.element_bytes)
 
     def rows(self, start: int, stop: int) -> StridedView:
         """Return the part of the view from `start` to `stop` along its first axis."""

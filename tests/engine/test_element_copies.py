@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
+from gpuscan.engine.element_copy import StridedView, copy_view
 from tests.harness.builds import copy_any_size_by_tiles
 from tests.harness.devices import as_gpu, as_gpu_of_programs, poison
 from tests.oracle import Array, assert_same, limit_examples, some
@@ -121,6 +122,14 @@ def test_broadcast_views(copier: gs.Device) -> None:
             lambda a: np.broadcast_to(a[None], (70, 5, 3)).T,
         ):
             assert_same(rotation(copier.asarray(x)).copy().numpy(), rotation(x), dtype)
+
+
+def test_windows(copier: gs.Device) -> None:
+    """Copy a view whose elements overlap: each row begins at the element after the one at which the last row began."""
+    x = numbers("float32", (40,))
+    windows = StridedView(copier.asarray(x), 0, (8, 32), (4, 4), 4)
+    copied = copy_view(windows, (8, 32), x.dtype)
+    assert_same(copied._read(), np.lib.stride_tricks.sliding_window_view(x, 32)[:8])
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16"])
