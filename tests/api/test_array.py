@@ -318,3 +318,6 @@ def test_shapes_and_axes_as_arrays(device: gs.Device) -> None:
     assert np.array_equal(np.reshape(a, shape), np.reshape(x, shape))
     assert device.empty(np.array([2, 5]), np.int8).shape == (2, 5)
     assert a.reshape(np.array(24)).shape == (24,)
+    assert a.transpose(None).shape == (4, 3, 2)
+    with pytest.raises(TypeError):
+        a.transpose(None, 1)
