@@ -103,11 +103,13 @@ if hasattr(os, "register_at_fork"):
 
 def copy(into: AnyArray, source: AnyArray) -> None:
     """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
-    count = len(into)
+    count = max(into.shape)
     shares = min(_THREADS, max(into.nbytes, source.nbytes) // TRANSFERS.min_copy_share_bytes, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
+    longest = into.shape.index(count)
+    into, source = np.moveaxis(into, longest, 0), np.moveaxis(source, longest, 0)
     edges = [count * i // shares for i in range(1, shares + 1)]
     parts: list[Future[None]] = []
     try:

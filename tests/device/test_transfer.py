@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device import transfer
-from gpuscan.device.transfer import copy, download, upload
+from gpuscan.device.transfer import copy, download, start_call, upload
 from gpuscan.engine.endpoints import StridedRows
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -91,10 +92,28 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
 def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TRANSFERS", replace(TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
-    for x in (random_bytes(1), random_bytes(8001), random_bytes(9000).reshape(90, -1)[:, ::2], random_bytes(70)[::-1]):
+    shares: list[Callable[[], object]] = []
+
+    def start(threads: Any, call: Callable[[], object]) -> Future[object]:
+        shares.append(call)
+        return start_call(threads, call)
+
+    monkeypatch.setattr(transfer, "start_call", start)
+    rows = random_bytes(9000).reshape(90, -1)
+    # The longest axis is shared, whichever it is.
+    for x, others in (
+        (random_bytes(1), 0),
+        (random_bytes(8001), 7),
+        (rows[:, ::2], 7),
+        (rows.T[:1], 0),
+        (random_bytes(9000).reshape(2, -1)[:, ::2], 7),
+        (random_bytes(70)[::-1], 0),
+    ):
+        shares.clear()
         into = np.zeros(x.shape, np.uint16)
         copy(into, x)
         np.testing.assert_array_equal(into, x)
+        assert len(shares) == others, x.shape
 
 
 def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
