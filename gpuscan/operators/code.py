@@ -65,6 +65,7 @@ class Code(HashedOnce):
         neutral: the words of the operand that changes no bit of the other one; None if they are unknown.
         reads: for each field of the result, the fields of the only or the left operand that it depends on; None if they
             are unknown.
+        reads_nan: True if it tells NaN of different bits apart (see `tells_nan_apart`).
         captured: float and complex constants of the user's function that the text has no values of, and integers that
             come from parameters. It reads them from `captured`, a uniform buffer (shaders/shared/captured.wgsl), so
             that a function with other constants has the same text and needs no compilation, and no compiler
@@ -88,6 +89,7 @@ class Code(HashedOnce):
     atomic: tuple[str, int] | None = None
     neutral: tuple[int, ...] | None = None
     reads: tuple[tuple[int, ...], ...] | None = None
+    reads_nan: bool = False
     captured: bytes | Expression = field(default=b"", compare=False)
     captured_floats: int = 0
     captured_words: int = 0
@@ -172,6 +174,7 @@ def combine_code(
         atomic=atomic_of(traced.fields),
         neutral=neutral_of(traced.fields),
         reads=_fields_read(traced),
+        reads_nan=tells_nan_apart(traced.fields),
         captured=captured.content,
         captured_floats=captured.floats,
         captured_words=captured.words,
@@ -215,6 +218,7 @@ def map_code(
         helpers_of(source),
         traced.element,
         reads=_fields_read(traced),
+        reads_nan=tells_nan_apart(traced.fields),
         captured=captured.content,
         captured_floats=captured.floats,
         captured_words=captured.words,

@@ -196,7 +196,7 @@ def plan_scan(
         spec=spec.shader_spec,
         tile=tile,
         access=access_of(spec, tile, length, placement or Placement(), capabilities),
-        target=target_of(capabilities, fixed_bits=spec.everywhere),
+        target=target_of(capabilities, keeps_nan=spec.everywhere and spec.reads_nan),
         wait_policy=wait_policy,
         test_build=test_build,
     )
@@ -279,17 +279,17 @@ def why_no_tile_waits(spec: ScanSpec, tile: Tile, length: int) -> str:
 # ----- Parts of the kernel
 
 
-def target_of(capabilities: Capabilities, *, fixed_bits: bool = False) -> Target:
+def target_of(capabilities: Capabilities, *, keeps_nan: bool = False) -> Target:
     """Return what the device's shaders may use.
 
     Args:
-        fixed_bits: True for shaders with the same bits on every device: unpacking may give NaN other bits.
+        keeps_nan: True for shaders that need the bits of each NaN: the device's unpacking may change them.
     """
     is_cpu = capabilities.adapter_type == "CPU"
     return Target(
         native_int64=capabilities.native_int64,
         int64_atomics=capabilities.int64_atomics,
-        packs_halves=capabilities.packs_halves and not fixed_bits,
+        packs_halves=capabilities.packs_halves and not keeps_nan,
         enables_subgroups=capabilities.enable_subgroups,
         is_cpu_adapter=is_cpu,
         driver_ends_loops=ends_loops(capabilities),

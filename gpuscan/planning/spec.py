@@ -156,6 +156,12 @@ class ShaderSpec(HashedOnce):
         return any(code.long for code in (self.combine, self.before, self.after, *steps) if code is not None)
 
     @property
+    def reads_nan(self) -> bool:
+        """True if a function of an element tells NaN of different bits apart."""
+        steps = () if self.steps is None else (code for _, code in self.steps.named)
+        return any(code.reads_nan for code in (self.combine, self.before, self.after, *steps) if code is not None)
+
+    @property
     def reduces_segments(self) -> bool:
         """True if only the last result of each segment is stored. Items then count heads, to know where it belongs."""
         return self.keep_last_only and self.has_segment_bits
