@@ -2,7 +2,7 @@
 
 Each loop runs over arrays on the device. Its GPU time is the sum of its stages, and its wall time runs from the call
 until the device has finished. `jax.lax.scan` takes some microseconds for each step, so it runs fewer steps, and its
-time is scaled up to the whole length. The GPU is busy before each run whose GPU time is measured.
+time is scaled up to the whole length. The GPU is kept busy before GPU time is measured.
 
 Run:  python benchmarks/loops.py [--steps 10000000] [--jax-steps 100000] [--stages] [--device SUBSTRING]
           [--json FILE]

@@ -191,7 +191,7 @@ class RunLog:
 
     @property
     def known_kernels(self) -> int:
-        """The number of kernels whose subgroups were seen."""
+        """How many kernels have reported their subgroups."""
         return len(self.verified_kernels) + len(self.mismatched_kernels)
 
     def is_verified(self, plan: ScanPlan) -> bool:

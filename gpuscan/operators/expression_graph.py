@@ -272,7 +272,7 @@ def reachable(results: Sequence[Node], stops: Container[int] = ()) -> list[Node]
     """Return every node that the results need. Arguments stand before the nodes that use them.
 
     Args:
-        stops: the indices of nodes whose arguments are not needed.
+        stops: the indices of nodes at which the walk ends.
     """
     nodes: dict[int, Node] = {}
     waiting = list(results)

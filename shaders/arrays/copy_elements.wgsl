@@ -115,7 +115,7 @@ fn place_of(number: u32) -> Place {
 }
 {% if whole %}
 
-// Return a word whose units are neighbours in the view. Of another word, all bits are kept.
+// Return a word if its units are neighbours in the view, else one with all bits kept.
 fn whole_word(number: u32) -> Word {
     let place = place_of(number);
     let at = position_of(min(place.copied, call.units - 1u));

@@ -137,7 +137,7 @@ def test_elements(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("op", ["maximum", "logical_and", "bitwise_xor"])
 def test_bools(device: gs.Device, op: str) -> None:
-    """Assert results of bools by the plans of a GPU, whose carries begin with a neutral element."""
+    """Assert results of bools by the plans of a GPU. Their carries begin with a neutral element."""
     device = as_gpu(device)
     rng = np.random.default_rng(3)
     x, labels = rng.integers(0, 2, 20_000) > 0, rng.integers(0, 37, 20_000)

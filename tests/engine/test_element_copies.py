@@ -125,7 +125,7 @@ def test_broadcast_views(copier: gs.Device) -> None:
 
 
 def test_windows(copier: gs.Device) -> None:
-    """Copy a view whose elements overlap: each row begins at the element after the one at which the last row began."""
+    """Copy a view of rows that overlap: each begins one element after the row before."""
     x = numbers("float32", (40,))
     windows = StridedView(copier.asarray(x), 0, (8, 32), (4, 4), 4)
     copied = copy_view(windows, (8, 32), x.dtype)

@@ -32,7 +32,7 @@ from gpuscan.operators.loops.stage import (
     NodeForms,
     Numbers,
     StepPart,
-    compared,
+    find_comparison,
 )
 from gpuscan.operators.loops.tropical import Clamp, ClampMaps, Clamps
 from gpuscan.operators.traced_array import Number
@@ -151,7 +151,7 @@ class _Maps(NodeForms[_Map]):
         negates = fixed is no
         while condition.op == "logical_not":
             condition, negates = condition.args[0], not negates
-        test, limit = compared(condition, state) or ("", condition)
+        test, limit = find_comparison(condition, state) or ("", condition)
         if not test or not limit.is_constant or not self._is_fixed(fixed):
             raise LeavesClassError(node, rank=-1)
         test = NEGATED[test] if negates else test

@@ -26,8 +26,8 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     StepPart,
     both,
-    compared,
     either,
+    find_comparison,
     negate_condition,
 )
 from gpuscan.operators.traced_array import Number
@@ -132,7 +132,7 @@ def _condition(part: StepPart, node: Node, negates: bool, new: Node) -> _Update 
 
 def _value(part: StepPart, update: _Update, state: Node) -> tuple[str, Node] | None:
     """Return how a new value is compared with the old one, and the value."""
-    op, old = compared(update.comparison, update.new) or ("", update.new)
+    op, old = find_comparison(update.comparison, update.new) or ("", update.new)
     return (op, update.new) if op and old is state and not part.varies(update.new) else None
 
 

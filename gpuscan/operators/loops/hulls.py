@@ -21,7 +21,15 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import Node
-from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, LoopStage, Numbers, StepPart, compared
+from gpuscan.operators.loops.stage import (
+    SWAPPED,
+    Composition,
+    LeavesClassError,
+    LoopStage,
+    Numbers,
+    StepPart,
+    find_comparison,
+)
 from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
@@ -107,6 +115,6 @@ def _is_chosen(node: Node, factor: Node, op: str, high: Node, low: Node) -> bool
     if node.op != "select" or node.args[0].op not in SWAPPED:
         return False
     condition, yes, no = node.args
-    test, limit = compared(condition, factor) or ("", condition)
+    test, limit = find_comparison(condition, factor) or ("", condition)
     below, above = (yes, no) if test.startswith("less") else (no, yes)
     return bool(test) and limit.equals(0) and (below, above) == ((low, high) if op == "maximum" else (high, low))

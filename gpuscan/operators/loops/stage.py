@@ -413,7 +413,7 @@ NEGATED |= {"equal": "not_equal", "not_equal": "equal"}
 SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 
 
-def compared(node: Node, operand: Node) -> tuple[str, Node] | None:
+def find_comparison(node: Node, operand: Node) -> tuple[str, Node] | None:
     """Return how an operand is compared with another number, and that number; None if the node does no such thing."""
     if node.op not in SIGNS or operand not in node.args:
         return None
