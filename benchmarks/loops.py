@@ -157,8 +157,8 @@ def time_jax(case: Case, xs: tuple[Array, ...], steps: int) -> float:
 # ----- Measurement
 
 
-def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_steps: int) -> dict[str, float]:
-    """Measure a loop, once its result was compared with the sequential one, and return the seconds of each stage."""
+def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_steps: int, stages: bool) -> None:
+    """Measure a loop, once its result was compared with the sequential one; with `stages`, print the time of each."""
     device, xs = timer.device, case.xs(steps)
     arrays = tuple(device.asarray(x) for x in xs)
 
@@ -177,7 +177,9 @@ def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_st
     if np.abs(got.astype(np.float64) - carries).max() > case.rtol * largest:
         raise SystemExit(f"{case.name}: wrong result")
     seconds = timer.time_call(call)
-    stages = gpu_times(device, call)
+    if stages:
+        times = gpu_times(device, call)
+        print("   ", "  ".join(f"{stage} {time * 1e3:.3f}" for stage, time in times.items()))
 
     def finish() -> None:
         call()
@@ -193,7 +195,6 @@ def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_st
     figures.add(case.name, "call and wait", wall)
     for name, peer_seconds in peers.items():
         figures.add(case.name, name, peer_seconds)
-    return stages
 
 
 def main() -> None:
@@ -205,9 +206,7 @@ def main() -> None:
     device = gs.Device(arguments.device)
     figures, timer = FigureList(device), GpuTimer(device, WARM_SECONDS)
     for case in CASES:
-        stages = measure(figures, timer, case, arguments.steps, arguments.jax_steps)
-        if arguments.stages:
-            print("   ", "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items()))
+        measure(figures, timer, case, arguments.steps, arguments.jax_steps, arguments.stages)
     figures.write(arguments.json)
 
 

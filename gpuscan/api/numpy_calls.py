@@ -21,7 +21,7 @@ from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload, is_array, re
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.unknown_length_array import read_arrays
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, upload_together
+from gpuscan.device.device_array import DeviceArray, device_arrays_in, upload_together
 from gpuscan.engine.progress import report_progress
 from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -291,9 +291,7 @@ def _are_small(arrays: list[AnyArray], device: OpenedDevice) -> bool:
 def read_results(result: object, indices: tuple[int, ...] = ()) -> Any:
     """Return a result in NumPy. All its arrays on the device are read in one wait."""
     arrays: list[object] = []
-    for number, array in enumerate(
-        read_arrays([result] if isinstance(result, DeviceArray) else _leaves_of(result, []))
-    ):
+    for number, array in enumerate(read_arrays(device_arrays_in(result))):
         if number in indices:
             array = array.astype(np.int64)
         # As NumPy does, return a number instead of an array of shape ().
@@ -319,17 +317,6 @@ def _read_some(results: Any, which: list[bool], indices: tuple[int, ...]) -> tup
     """Return a tuple of results. Read the results that are True in `which`, and leave the others on the device."""
     read = iter(read_results(tuple(itertools.compress(results, which)), indices))
     return tuple([next(read) if is_read else result for result, is_read in zip(results, which, strict=True)])
-
-
-def _leaves_of(value: object, into: list[object]) -> list[Any]:
-    """Add the arrays of a result on a device to a list, depth first, and return the list."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
-    for part in parts:
-        if isinstance(part, DeviceArray):
-            into.append(part)
-        elif isinstance(part, _BUNDLES):
-            _leaves_of(part, into)
-    return into
 
 
 def _fits(result: object, out: AnyArray) -> bool:

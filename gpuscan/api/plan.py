@@ -21,7 +21,7 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.caller_buffers import check_buffer, check_encoder, encoding
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, device_arrays_in, empty, upload_array
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import copy_elements, duplicate, transpose_view
@@ -369,7 +369,7 @@ class Plan(Numbered):
                     with encode_submissions(context, recorder):
                         self._scatter_rows(rows[len(sources) :], destinations)
             auxiliary = [array for array in (seeds, heads, *(rows or ())) if array is not None]
-            for array in (*arrays_in((src, dst, length)), *auxiliary):
+            for array in (*device_arrays_in((src, dst, length)), *auxiliary):
                 array._keep_for_encoded_commands()
             if plan.posts or plan.loops or not context.run_log.is_verified(plan):
                 context.run_log.add_encoded(run)
@@ -663,14 +663,3 @@ def extent(array: Array) -> int:
     if isinstance(array, UnknownLengthArray) and array._owner is not None:
         return array._owner.nbytes
     return int(array.nbytes)
-
-
-def arrays_in(arguments: object) -> list[Array]:
-    """Return the arrays among nested buffers."""
-    found, parts = [], [arguments]
-    for part in parts:
-        if isinstance(part, Array):
-            found.append(part)
-        elif isinstance(part, (tuple, list, dict)):
-            parts += part.values() if isinstance(part, dict) else part
-    return found

@@ -347,6 +347,18 @@ def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
     return array
 
 
+def device_arrays_in(value: object) -> list[Any]:
+    """Return the arrays on a device in a nest of tuples, lists and dicts, depth first."""
+    arrays, waiting = [], [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, DeviceArray):
+            arrays.append(part)
+        elif isinstance(part, (tuple, list, dict)):
+            waiting += reversed(part.values() if isinstance(part, dict) else part)
+    return arrays
+
+
 def is_number(dtype: AnyDType) -> bool:
     """Return True if shaders know the dtype."""
     try:

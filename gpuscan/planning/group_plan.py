@@ -243,8 +243,8 @@ def plan_groups(
         subgroups = h.subgroups and capabilities.subgroup_size > 0
         if h.subgroups and not subgroups:
             return None
-    reduces_by_atomics = subgroups and reduces and spec.combine.atomic is not None
     by_atomics = subgroups and spec.combine.atomic is not None
+    reduces_by_atomics = by_atomics and reduces
     # A walk without subgroups has its carries in the table, and leaves out the others.
     marked = not subgroups or spec.combine.neutral is None or (reduces and not spec.initial)
     carry_words = words + 1 if marked else words

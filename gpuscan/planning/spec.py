@@ -133,11 +133,16 @@ class ShaderSpec(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
     @cached_property
-    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
-        """The functions of the shader that read captured constants, each with its name."""
+    def functions(self) -> tuple[tuple[str, Code], ...]:
+        """The functions of elements in the shader, each with its name."""
         steps = () if self.steps is None else self.steps.named
         functions = (("combine", self.combine), ("before", self.before), ("after", self.after), *steps)
-        return tuple((name, code) for name, code in functions if code is not None and code.captured)
+        return tuple((name, code) for name, code in functions if code is not None)
+
+    @cached_property
+    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
+        """The functions that read captured constants, each with its name."""
+        return tuple((name, code) for name, code in self.functions if code.captured)
 
     @property
     def captured(self) -> bytes | Expression:
@@ -152,14 +157,12 @@ class ShaderSpec(HashedOnce):
     @property
     def has_long_functions(self) -> bool:
         """True if shaders that repeat the functions of an element for each element of a chunk take long to compile."""
-        steps = () if self.steps is None else (code for _, code in self.steps.named)
-        return any(code.long for code in (self.combine, self.before, self.after, *steps) if code is not None)
+        return any(code.long for _, code in self.functions)
 
     @property
     def reads_nan(self) -> bool:
         """True if a function of an element tells NaN of different bits apart."""
-        steps = () if self.steps is None else (code for _, code in self.steps.named)
-        return any(code.reads_nan for code in (self.combine, self.before, self.after, *steps) if code is not None)
+        return any(code.reads_nan for _, code in self.functions)
 
     @property
     def reduces_segments(self) -> bool:
