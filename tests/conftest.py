@@ -191,6 +191,14 @@ def skip_without_adapters() -> None:
 
 
 @pytest.fixture
+def without_collections() -> Iterator[None]:
+    """Collect no garbage: a call that takes memory first gives the memory of garbage back to the pool."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
 def own_device(adapter: wgpu.GPUAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     """Return a device with a cache folder of its own, so that it may learn to distrust a strategy.
 
