@@ -153,7 +153,7 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
 def can_compare(heads: Heads, inner: int, results: Sequence[DeviceArray]) -> bool:
     """Return True if a kernel of a single pass can compare the keys itself.
 
-    It cannot after columns were brought together as rows: the keys still lie in columns.
+    If the columns of the scan were moved to rows, the keys are still in columns, so the kernel cannot compare them.
 
     Args:
         heads: where the scan restarts.

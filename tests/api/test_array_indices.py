@@ -289,7 +289,7 @@ def test_rolls_and_tiles(device: gs.Device) -> None:
 
 
 def test_picked_values_are_written_with_one_wait(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that the number of elements and that of the values are read together, and that both are checked."""
+    """Assert that the numbers of elements and of values are read together, and that both are checked."""
     x, y = np.arange(12, dtype=np.int32), np.arange(100, 112, dtype=np.int32)
     a, b = device.asarray(x), device.asarray(y)
     for least in range(6):

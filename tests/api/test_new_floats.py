@@ -479,7 +479,7 @@ def test_a_ufunc_with_new_floats(device: gs.Device, ufunc: Any) -> None:
 
 
 def test_wide_numbers_beside_arrays(device: gs.Device) -> None:
-    """Assert that a float64 of NumPy beside an array of a device raises at each call."""
+    """Assert that a float64 scalar of NumPy and an array on a device raise an error at each call."""
     a = device.asarray(X)
     for number in map(np.float64, (1, 2, 1)):
         for call in (np.multiply, np.power, np.maximum, lambda a, k: k - a, lambda a, k: np.clip(a, -k, k)):

@@ -201,7 +201,7 @@ gs.scan(x, device=device)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
     """Assert that the child gets a clear error at once, and that the parent continues."""
-    # So many pieces that some are not submitted yet when the first results are there.
+    # There are enough pieces for some to be submitted only after the first results have arrived.
     megabytes = 5 * piece_bytes(adapter.info["adapter_type"]) >> 20
     code = f"""
 import os, sys

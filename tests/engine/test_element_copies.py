@@ -104,7 +104,7 @@ def test_shapes_of_all_kinds_of_tiles(copier: gs.Device, dtype: str) -> None:
 def test_programs_of_sizes_whose_tiles_have_layers(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    """Assert that a program of tiles along two axes is not launched for sizes whose tiles extend along three."""
+    """Assert that a program with tiles along two axes is not launched for sizes that need tiles along three."""
     copy_any_size_by_tiles(monkeypatch)
     device = as_gpu_of_programs(device)
     for shape in ((70, 3, 80), (90, 3, 70), (34, 50, 4), (40, 30, 5), (80, 4, 90), (41, 40, 4)):

@@ -125,7 +125,7 @@ def test_gpus_take_these_tiles(device: gs.Device) -> None:
 
 def test_a_post_that_does_not_come(own_device: gs.Device) -> None:
     """Assert that the last part of a row gives up its wait, and says so."""
-    device = own_device  # calls of another test would wait, and raise an error that nobody has read
+    device = own_device  # otherwise the unread error of this test would be raised in another one
     if "lookback" not in strategies_on(device):
         return
     problem = make_problem(np.ones((2, 4000), np.int32), axis=1).as_reduction()

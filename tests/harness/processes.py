@@ -36,7 +36,7 @@ def start(
 
 
 def python(*arguments: str, seconds: float = CHILD_SECONDS, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run Python as `start` starts it, for so many seconds at most, and return what it did."""
+    """Start Python as `start` does, wait for its end, at most `seconds`, and return the exit code and the output."""
     process = start(*arguments, **options)
     try:
         out, errors = process.communicate(timeout=seconds)

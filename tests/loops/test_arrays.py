@@ -91,7 +91,7 @@ def kalman(c: Any, z: Any) -> Any:
     return (state + covariance @ (z - state), covariance), state
 
 
-CASES["vector beside a matrix"] = (kalman, (np.zeros(2, F), np.eye(2, dtype=F) / 2), PAIRS)
+CASES["vector and matrix"] = (kalman, (np.zeros(2, F), np.eye(2, dtype=F) / 2), PAIRS)
 
 
 @pytest.mark.parametrize("name", CASES)

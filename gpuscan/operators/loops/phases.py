@@ -114,7 +114,7 @@ class _Phases(NodeForms[_Phase]):
                 return _Phase(graph.constant(0, INT64), self.shape.modulus, self.shape.base)
             if node in part.shapes:
                 return self._wrap_integer(node, part.shapes[node])
-        wrapped = _wrapped(node)
+        wrapped = _split_remainder(node)
         if wrapped is not None:
             return self._wrap(node, *wrapped)
         if node.op in ("add", "subtract") and args[1].is_constant:
@@ -173,7 +173,7 @@ def _wrapping_shape(part: StepPart) -> Shape | None:
     return shape if shape.base <= low and high <= last else None
 
 
-def _wrapped(node: Node) -> tuple[Node, float] | None:
+def _split_remainder(node: Node) -> tuple[Node, float] | None:
     """Return the dividend and the constant divisor if a node is a remainder, else None. ``h - floor(h)`` is one."""
     if node.op == "remainder" and node.args[1].is_constant:
         return node.args[0], node.args[1].reveal(float)
@@ -239,7 +239,7 @@ def _float_increment(part: StepPart, phase: _Phase) -> Node:
 
 def _remainder_of(part: StepPart) -> Node:
     """Return the operation that messages name."""
-    return next(node for node in reachable(part.results) if part.varies(node) and _wrapped(node) is not None)
+    return next(node for node in reachable(part.results) if part.varies(node) and _split_remainder(node) is not None)
 
 
 def _begins_inside(part: StepPart, low: float, modulus: float) -> bool:
