@@ -29,8 +29,6 @@ from gpuscan.problem.problem import Problem
 _COMBINED_AS_FLOAT32 = frozenset({"float32", "float16", "bfloat16"})
 # 2^-125 is no part of a sum that is at least 1.
 _LAST_BIT = np.float32(125)
-# One more than the bits of infinity
-_INFINITY_BITS = np.uint32(0x7F800001)
 _ROOT_HALF_BITS = np.float32(sqrt(0.5)).view(np.int32)
 
 
@@ -57,18 +55,18 @@ class LogSums:
         return value, np.where(np.isnan(value), np.float32(np.nan), np.float32(1))
 
     def add(self, left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, Number]:
-        """Return the sum of two pairs: the larger m, and the sum of both sums as multiples of its exponential."""
-        first = np.greater(left[0], right[0])
-        larger, other = np.where(first, left[1], right[1]), np.where(first, right[1], left[1])
-        # Two infinities have a distance of 0.
-        distance = np.where(np.equal(left[0], right[0]), np.float32(0), np.abs(left[0] - right[0]))
-        distance = distance * np.float32(1 / self._log_two)
-        # Bits are compared, so that NaN stays NaN.
-        beyond = np.less(
-            distance.view(np.uint32) - _LAST_BIT.view(np.uint32), _INFINITY_BITS - _LAST_BIT.view(np.uint32)
-        )
-        distance = np.where(beyond, _LAST_BIT, distance)
-        return np.where(first, left[0], right[0]), larger + other * power_of_two(-distance)
+        """Return the sum of two pairs: the larger m, and the sum of both sums as multiples of its exponential.
+
+        Two equal infinities have a difference of NaN, and then the result is the infinity, whatever the sum is. If the
+        left m is NaN, as an initial value may be, so is the result's.
+        """
+        difference = left[0] - right[0]
+        second = difference <= np.float32(0)
+        largest = np.where(second, right[0], left[0])
+        larger, other = np.where(second, right[1], left[1]), np.where(second, left[1], right[1])
+        distance = np.abs(difference) * np.float32(1 / self._log_two)
+        near = np.where(distance < _LAST_BIT, distance, _LAST_BIT)
+        return largest, larger + other * power_of_two(-near)
 
     def store(self, pair: Sequence[Number]) -> Number:
         """Return the number that a pair stands for."""
