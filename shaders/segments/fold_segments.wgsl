@@ -102,15 +102,21 @@ fn store_whole(segment: u32, span: Span, begin: u32, end: u32) {
         sum = {{ text.pick_element("is_head", "next", "both") }};
     }
 {% else %}
+    if (marks < 2u) {  // all of them belong to one segment
 {% for i in range(1, kernel.tile.steps * kernel.tile.chunk) %}
-    let next{{ i }} = loaded{{ i // kernel.tile.chunk }}[{{ i % kernel.tile.chunk }}];
-    let both{{ i }} = combine(sum, next{{ i }});
-    let is_head{{ i }} = extractBits(marks, {{ i }}u, 1u) == 1u;
-    if (is_head{{ i }}) {
-        stage_element(own + {{ i - 1 }}u, sum);
-    }
-    sum = {{ text.pick_element("is_head%d" % i, "next%d" % i, "both%d" % i) }};
+        sum = combine(sum, loaded{{ i // kernel.tile.chunk }}[{{ i % kernel.tile.chunk }}]);
 {% endfor %}
+    } else {
+{% for i in range(1, kernel.tile.steps * kernel.tile.chunk) %}
+        let next{{ i }} = loaded{{ i // kernel.tile.chunk }}[{{ i % kernel.tile.chunk }}];
+        let both{{ i }} = combine(sum, next{{ i }});
+        let is_head{{ i }} = extractBits(marks, {{ i }}u, 1u) == 1u;
+        if (is_head{{ i }}) {
+            stage_element(own + {{ i - 1 }}u, sum);
+        }
+        sum = {{ text.pick_element("is_head%d" % i, "next%d" % i, "both%d" % i) }};
+{% endfor %}
+    }
 {% endif %}
     stage_element(own + OWN - 1u, sum);
 
