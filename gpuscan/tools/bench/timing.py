@@ -29,8 +29,11 @@ STEADY = 0.03
 # Work that does not become steady is measured after the warm-up times this factor.
 PATIENCE = 5
 
-# Bytes and number of the copies before each batch, since short work alone does not raise the clocks.
-HEAT_BYTES, HEAT_RUNS = 64 << 20, 40
+# Bytes of a copy before each batch, and seconds of such copies, since short work alone does not raise the clocks.
+HEAT_BYTES, HEAT_SECONDS = 64 << 20, 0.02
+
+# The copies by which their time is learnt.
+HEAT_TRIALS = 8
 
 # Runs in a batch.
 REPEATS = 20
@@ -110,9 +113,11 @@ class GpuTimer:
         usage = webgpu().BufferUsage
         self._word = self._gpu.create_buffer(size=4, usage=usage.COPY_SRC)
         self._heat: Recording | None = None
+        self._heat_runs = HEAT_TRIALS
         if device.capabilities.adapter_type != "CPU":  # a CPU adapter needs none
             source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage.STORAGE) for _ in range(2))
             self._heat = copy_recording(device, source, target, HEAT_BYTES)
+            self._heat_runs = self._count_heat_runs()
         if self.clock == TICKS:
             self._queries = self._gpu.create_query_set(type="timestamp", count=2 * repeats)
             self._ticks = self._gpu.create_buffer(size=16 * repeats, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
@@ -181,8 +186,22 @@ class GpuTimer:
 
     def _record_heat(self, encoder: wgpu.GPUCommandEncoder) -> None:
         if self._heat is not None:
-            for _ in range(HEAT_RUNS):
+            for _ in range(self._heat_runs):
                 self._heat(encoder, None)
+
+    def _count_heat_runs(self) -> int:
+        """Return how many copies take `HEAT_SECONDS`."""
+
+        def trial() -> None:
+            encoder = self._gpu.create_command_encoder()
+            self._record_heat(encoder)
+            self._gpu.queue.submit([encoder.finish()])
+            self.device.synchronize()
+
+        trial()  # compiles
+        begin = time.perf_counter()
+        trial()
+        return max(1, round(HEAT_SECONDS * HEAT_TRIALS / (time.perf_counter() - begin)))
 
 
 # ----- The copy
