@@ -197,11 +197,12 @@ class Heuristics:
     # At 2^24: 44.7 us in 256 x 10 chunks, 44.3 in 512 x 4.
     deep_steps: int = 12
     min_deep_tiles: int = 2048
-    # Shapes for many elements of several words. H200, as shares of a copy: 2 float32 0.95 in 128 x 10 chunks, 0.92 in
-    # 256 x 4; 4 float32 0.937 in 128 x 6, 0.918 in 128 x 5; 2x2 matrices 0.857 in 256 x 10, 0.778 in 512 x 4; 3x3
-    # matrices 0.734 in 64 x 4 chunks of 4, 0.589 in 256 x 6; 4x4 matrices 0.532 in 128 x 5, 0.414 in 256 x 2.
+    # Shapes for many elements of several words. H200, 2^26 pairs of float32, affine maps and positions of maxima: 277
+    # and 300 us in 256 x 5 chunks, 277 and 404 in 128 x 10, 287 and 330 in 256 x 4. As shares of a copy: 4 float32
+    # 0.937 in 128 x 6, 0.918 in 128 x 5; 2x2 matrices 0.857 in 256 x 10, 0.778 in 512 x 4; 3x3 matrices 0.734 in 64 x 4
+    # chunks of 4, 0.589 in 256 x 6; 4x4 matrices 0.532 in 128 x 5, 0.414 in 256 x 2.
     measured_shapes: tuple[MeasuredShape, ...] = (
-        MeasuredShape(words=2, fields=2, lanes=128, steps=10, chunk=4),
+        MeasuredShape(words=2, fields=2, lanes=256, steps=5, chunk=4),
         MeasuredShape(words=4, fields=4, lanes=128, steps=6, chunk=4),
         MeasuredShape(words=4, fields=1, lanes=256, steps=10, chunk=1),
         MeasuredShape(words=9, fields=1, lanes=64, steps=4, chunk=4, joined_once=True),
