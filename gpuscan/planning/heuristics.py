@@ -177,6 +177,13 @@ class Heuristics:
     # characters are faster in chunks of 4.
     max_brief_characters: int = 400
     medium_chunk_bytes: int = 32
+    # Invocations of a workgroup for operators of medium length with at most this many characters. H200, loops of 10^7
+    # steps by operators of 430, 430, 436 and 537 characters: affine maps, with a constant factor, of two states, and
+    # with resets 51.8, 42.8, 150.8, 217.5 us in 256 x 2 chunks of 8, 47.8, 40.0, 143.0, 212.3 in 192 x 2. `logaddexp`,
+    # of 788: 157.6 and 158.5; Moebius maps, of 987: 182.6 and 199.0. Affine maps take 51 us in 256 x 4 chunks of 4,
+    # 52 in 256 x 3 of 4 and 320 x 2 of 8, 54 in 384 x 2 of 4 and 8, 61 in 128 x 2 of 8.
+    medium_workgroup: int = 192
+    max_medium_characters: int = 600
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
     # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
     widest_words: int = 64

@@ -299,6 +299,9 @@ def lanes_and_steps(
         most_steps = min(most_steps, h.min_long_steps)
     elif has_bytes or wide * h.few_steps * step_bytes >= h.tile_bytes:
         most_steps = min(most_steps, h.few_steps)
+    fits = workgroup > h.medium_workgroup and h.medium_workgroup % capabilities.subgroup_size == 0
+    if medium and fits and spec.combine.characters <= h.max_medium_characters:
+        workgroup = h.medium_workgroup
     widths = (
         (workgroup,) if has_bytes or medium or spec.item_words > h.max_words_in_wide_workgroup else (workgroup, wide)
     )
