@@ -21,7 +21,7 @@ from figures import FigureList, option_parser
 from gpuscan.tools.bench.contenders import Unsupported
 from gpuscan.tools.bench.peers import need
 from gpuscan.tools.bench.timing import GpuTimer
-from sorts import WARM_SECONDS, gpu_times, wall_time
+from sorts import WARM_CALLS, WARM_SECONDS, gpu_times, wall_time, warm
 
 Array = np.ndarray[Any, Any]
 
@@ -176,6 +176,7 @@ def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_st
     largest = np.abs(carries).max()
     if np.abs(got.astype(np.float64) - carries).max() > case.rtol * largest:
         raise SystemExit(f"{case.name}: wrong result")
+    warm(call, device.synchronize, WARM_CALLS)
     seconds = timer.time_call(call)
     if stages:
         times = gpu_times(device, call)

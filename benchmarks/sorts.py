@@ -24,19 +24,22 @@ from gpuscan.tools.bench.timing import GpuTimer
 NUMPY_LIMIT = 1 << 24
 # Seconds of the same call before it is measured: an idle GPU lowers its clocks.
 WARM_SECONDS = 0.5
+# Calls between two waits before the time of stages is measured, so that the GPU is not idle meanwhile.
+WARM_CALLS = 20
 
 
-def warm(call: Callable[[], Any], wait: Callable[[], Any]) -> None:
-    """Make a call again and again, for `WARM_SECONDS` at least."""
+def warm(call: Callable[[], Any], wait: Callable[[], Any], calls: int = 1) -> None:
+    """Make a call again and again, for `WARM_SECONDS` at least, and wait after each number of calls."""
     end = time.perf_counter() + WARM_SECONDS
     while time.perf_counter() < end:
-        call()
+        for _ in range(calls):
+            call()
         wait()
 
 
 def gpu_times(device: gs.Device, call: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
     """Return the seconds of each stage of a call. Of several runs it is the one with the median sum."""
-    warm(call, device.synchronize)
+    warm(call, device.synchronize, WARM_CALLS)
     runs: list[dict[str, float]] = []
     for _ in range(repeats):
         with device.profile() as profile:
