@@ -105,7 +105,8 @@ def test_software_adapters_try_a_named_strategy_again(own_device: gs.Device, mon
     with pytest.raises(gs.ProgressTimeoutError, match="'fallback' was asked for"):
         gs.scan(x, strategy="fallback", device=device)
     assert count_timeouts(device)["fallback"] == 1
-    if "lookback" in safe_strategies(device):  # a scan in place has overwritten its input
+    # A scan in place has overwritten its input. A GPU that is idle soon had no timeout, and is not asked for one.
+    if device.capabilities.adapter_type == "CPU" and "lookback" in safe_strategies(device):
         array, timeouts = device.asarray(x), 1
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             gs.scan(array, strategy="lookback", out=array)
