@@ -417,7 +417,8 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
             >>> gs.default_device().empty((2, 3, 4), "float32").transpose(2, 0, 1).shape
             (4, 2, 3)
         """
-        order = permutation(len(self.shape), () if len(axes) == 1 and axes[0] is None else together(axes))
+        all_reversed = not axes or (len(axes) == 1 and axes[0] is None)
+        order = permutation(len(self.shape), None if all_reversed else together(axes))
         shape, strides = self.shape, self.strides
         return self._view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
 

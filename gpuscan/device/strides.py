@@ -223,14 +223,14 @@ def broadcast_strides(shape: Axes, strides: Axes, whole: Axes) -> Axes:
     return (*lead, *(0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True)))
 
 
-def permutation(ndim: int, axes: Iterable[object]) -> Axes:
-    """Return the order of axes that a caller asked for, counted from 0; all reversed without any.
+def permutation(ndim: int, axes: Iterable[object] | None) -> Axes:
+    """Return the order of axes that a caller asked for, counted from 0; all reversed for None.
 
     Raises:
         ValueError: an axis is missing or there is none of that number.
         TypeError: an axis is not an integer.
     """
-    if not axes:
+    if axes is None:
         return tuple(range(ndim))[::-1]
     given = tuple_of_integers("axes", axes)
     order = tuple(axis + ndim if axis < 0 else axis for axis in given)

@@ -318,6 +318,8 @@ def test_shapes_and_axes_as_arrays(device: gs.Device) -> None:
     assert np.array_equal(np.reshape(a, shape), np.reshape(x, shape))
     assert device.empty(np.array([2, 5]), np.int8).shape == (2, 5)
     assert a.reshape(np.array(24)).shape == (24,)
-    assert a.transpose(None).shape == (4, 3, 2)
+    assert a.transpose(None).shape == a.transpose().shape == (4, 3, 2)
+    with pytest.raises(ValueError, match="pass each axis of 3 once"):
+        a.transpose(())
     with pytest.raises(TypeError):
         a.transpose(None, 1)
