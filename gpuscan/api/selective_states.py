@@ -42,7 +42,7 @@ class StateRun:
     def states(self) -> tuple[DeviceArray, DeviceArray]:
         """Return the gates and the states."""
         u, dt, decays, inward, _ = self.arrays
-        gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
+        gates, inputs = self._map(_steps, u, dt, decays, inward)
         return gates, recurrence.linear_recurrence(gates, inputs, axis=TIME, device=self._device)
 
     def outputs(self, h: DeviceArray) -> DeviceArray:
@@ -96,31 +96,6 @@ class StateRun:
 def _steps(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     """Return the gate and the input of a step."""
     return np.exp(dt * decay), dt * u * inward
-
-
-def _steps_complex(u: Value, dt: Value, decay: Value, inward: Value) -> object:
-    """Return the gate and the input of a step.
-
-    Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
-    the last place: Cephes' polynomials for float32, after the quarters of a turn have been taken off in three parts.
-    """
-    angle = dt * np.imag(decay)
-    quarters = np.rint(angle * np.float32(2 / np.pi))
-    rest = angle - quarters * np.float32(1.5703125)
-    rest = rest - quarters * np.float32(4.837512969970703125e-4)
-    rest = rest - quarters * np.float32(7.54978995489188216e-8)
-    square = rest * rest
-    sine = np.float32(-1.9515295891e-4) * square + np.float32(8.3321608736e-3)
-    sine = (sine * square - np.float32(1.6666654611e-1)) * square * rest + rest
-    cosine = np.float32(2.443315711809948e-5) * square - np.float32(1.388731625493765e-3)
-    cosine = (cosine * square + np.float32(4.166664568298827e-2)) * square * square - np.float32(0.5) * square + 1
-    quadrant = quarters - 4 * np.floor(quarters * np.float32(0.25))
-    odd = (quadrant == 1) | (quadrant == 3)
-    imag, real = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
-    imag = np.where(quadrant >= 2, -imag, imag)
-    real = np.where((quadrant == 1) | (quadrant == 2), -real, real)
-    size = np.exp(dt * np.real(decay))
-    return size * real + 1j * (size * imag), dt * u * inward
 
 
 def _product(one: Value, other: Value) -> Value:
