@@ -17,6 +17,7 @@ from gpuscan.api.row_scan import device_for
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import GpuscanError, OperatorError
 from gpuscan.operators.components import OTHER, Numbers, is_other, make_number_array
+from gpuscan.problem.leading_axes import count_shared_axes
 from gpuscan.recent_values import RecentValues
 
 Array = AnyArray
@@ -174,7 +175,7 @@ def row_loop(
     if loop is not None:
         return loop
     refusal: Exception | None = None
-    for lead in range(_count_shared([*carry, *xs]), -1, -1):
+    for lead in range(count_shared_axes([*carry, *xs]), -1, -1):
         own = [[shape[lead:] for shape in shapes] for shapes in (carry, xs)]
         if sum(map(prod, own[0])) > _MAX_NUMBERS:
             continue
@@ -201,16 +202,6 @@ def row_loop(
         f"numbers. "
         f"Pass arrays that it closes over as a part of xs{'' if refusal is None else f' ({refusal})'}"
     ) from refusal
-
-
-def _count_shared(shapes: Sequence[Shape]) -> int:
-    """Return how many leading axes all shapes share."""
-    count = 0
-    for lengths in zip(*shapes, strict=False):
-        if len(set(lengths)) > 1:
-            break
-        count += 1
-    return count
 
 
 def _try(traced: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:

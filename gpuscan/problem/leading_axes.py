@@ -73,13 +73,13 @@ def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> 
         declared = len(leaves) > 1 or operator.element_axes or any(own)
         return leads[:1] if declared else [leads[0], *range(leads[0] - 1, 0, -1)]
     most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
-    shared_axes = min(most, _count_shared_axes([leaf.shape for leaf in leaves]))
+    shared_axes = min(most, count_shared_axes([leaf.shape for leaf in leaves]))
     if operator.element_axes:
         return [max(leads)] if 0 < max(leads) <= shared_axes else []
     return list(range(shared_axes, 0, -1)) if len(leaves) > 1 else []
 
 
-def _count_shared_axes(shapes: Sequence[Shape]) -> int:
+def count_shared_axes(shapes: Sequence[Shape]) -> int:
     """Return how many leading axes are the same in all shapes."""
     count = 0
     for lengths in zip(*shapes, strict=False):
@@ -117,7 +117,7 @@ def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], o
             "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
             "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"
         )
-    if len(leaves) > 1 and _count_shared_axes([leaf.shape for leaf in leaves]) == 0:
+    if len(leaves) > 1 and count_shared_axes([leaf.shape for leaf in leaves]) == 0:
         shapes = ", ".join(str(leaf.shape) for leaf in leaves)
         return ValueError(
             f"a bundle of arrays of the shapes {shapes} was passed, but its arrays must have one shape, or at least "
