@@ -125,6 +125,21 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
     return tuple(bundle)
 
 
+def numbers(dtype: Any, shape: Any, seed: int = 0) -> Any:
+    """Draw small numbers from 0 on. Every dtype holds the sum of two of them."""
+    return np.random.default_rng(seed).integers(0, 50, shape).astype(dtype)
+
+
+def draw_offsets(rng: np.random.Generator, length: int, segments: int, *, full: bool = False) -> Array:
+    """Draw offsets of segments. Some of these are empty, unless they are to be full."""
+    if full:
+        inner = rng.choice(np.arange(1, length), min(segments, length) - 1, replace=False)
+    else:
+        inner = rng.integers(0, length + 1, segments - 1)
+        inner[: len(inner) // 4] = inner[-1:] if len(inner) else 0
+    return np.concatenate([[0], np.sort(inner), [length]])
+
+
 # ----- Devices
 
 

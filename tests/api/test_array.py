@@ -18,13 +18,9 @@ import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import count_reads, wait_for_reports, withhold_posts
 from tests.harness.devices import count_timeouts, forget_plans, small_binding
-from tests.oracle import assert_same, strategies_on, ufunc_scan
+from tests.oracle import assert_same, numbers, strategies_on, ufunc_scan
 
 DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
-
-
-def numbers(dtype: str, shape: Any) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,7 +12,7 @@ import gpuscan as gs
 from tests.harness.builds import count_reads, count_waits
 from tests.harness.calls import FIRST, Counted
 from tests.harness.devices import count_programs
-from tests.oracle import assert_same
+from tests.oracle import assert_same, numbers
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
 INDICES: tuple[Any, ...] = (
@@ -47,10 +47,6 @@ MASKS: tuple[Any, ...] = (
     (np.arange(4) % 2 == 0, slice(None), [0, 3]),
     (np.zeros((4, 5), bool), slice(None, 2)),
 )
-
-
-def numbers(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).integers(0, 50, shape).astype(dtype)
 
 
 def on_device(device: gs.Device, index: Any, dtype: Any = np.int8) -> Any:

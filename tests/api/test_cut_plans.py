@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.oracle import assert_same
+from tests.oracle import assert_same, draw_offsets
 
 SHAPES = [((700,), 0), ((5, 301), 1), ((2, 150, 4), 1)]
 
 
 def cuts_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> list[dict[str, Any]]:
     n = shape[axis]
-    offsets = np.concatenate([[0], np.sort(rng.integers(0, n + 1, n // 9)), [n]])
+    offsets = draw_offsets(rng, n, 1 + n // 9)
     labels = 2 * rng.integers(-3, 4, n)
     return [{"segments": offsets}, {"keys": rng.random(shape) < 0.2}, {"groups": labels}, {"groups": np.sort(labels)}]
 

@@ -18,8 +18,8 @@ from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
     MATRICES,
-    Array,
     assert_same,
+    draw_offsets,
     heads_along,
     one_by_one,
     strategies_in_turn,
@@ -31,17 +31,11 @@ from tests.oracle import (
 COLUMN_TILE = ColumnTile(2, 4, 2, 1)
 
 
-def offsets(rng: np.random.Generator, length: int, segments: int) -> Array:
-    """Return offsets of segments, some of them empty."""
-    inner = np.sort(rng.integers(0, length + 1, segments - 1))
-    return np.concatenate([[0], inner, [length]])
-
-
 def cuts_of(rng: np.random.Generator, kind: str, shape: tuple[int, ...], axis: int) -> dict[str, Any]:
     """Return an argument that cuts rows."""
     length = shape[axis]
     if kind == "segments":
-        return {"segments": offsets(rng, length, 1 + length // 9)}
+        return {"segments": draw_offsets(rng, length, 1 + length // 9)}
     keys_shape = (length,) if kind == "shared keys" else shape
     return {"keys": rng.random(keys_shape) < 0.15}
 
@@ -159,7 +153,7 @@ def test_matrices_and_maps(device: gs.Device) -> None:
     """Cut columns of matrices, with functions fused into the load and the store."""
     rng = np.random.default_rng(5)
     x = rng.integers(0, 2**32, (60, 2, 2, 2), dtype=np.uint32)
-    cuts = offsets(rng, 60, 8)
+    cuts = draw_offsets(rng, 60, 8)
     fields = tuple(x[..., i, j] for i, j in itertools.product((0, 1), (0, 1)))
     wanted = one_by_one(MATRICES.function, fields, heads=heads_along(0, (60, 2), segments=cuts))
     got = gs.scan(x, "matmul", axis=0, device=device, segments=cuts)
@@ -180,7 +174,7 @@ def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
     for number, ((shape, axis), reverse) in enumerate(itertools.product(shapes, (False, True))):
         in_columns = axis < len(shape) - 1
         keys = rng.integers(0, 2, shape).astype(("uint8", "int64", "float32")[number % 3])
-        for cuts in ({"segments": offsets(rng, shape[axis], 5)}, {"keys": keys}):
+        for cuts in ({"segments": draw_offsets(rng, shape[axis], 5)}, {"keys": keys}):
             made, wanted = device_marks(device, shape, axis, reverse, in_columns, **cuts)
             assert_same(made, wanted, (shape, axis, reverse))
         made, wanted = device_marks(device, shape, axis, reverse, False, keys=device.asarray(keys))

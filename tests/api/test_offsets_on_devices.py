@@ -12,7 +12,7 @@ from gpuscan.api.array import Array as DeviceArray
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import may_time_out
 from gpuscan.problem.segments import check_offsets
-from tests.oracle import Array, assert_same
+from tests.oracle import Array, assert_same, draw_offsets
 
 DTYPES = ["int8", "uint16", "int32", "uint32", "int64"]
 LENGTH = 100
@@ -30,8 +30,7 @@ def no_copies_of_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def offsets_of(dtype: str) -> Array:
     """Return offsets of segments, some of them empty."""
-    inner = np.sort(np.random.default_rng(1).integers(0, 101, 12))
-    return np.concatenate([[0], inner, [100]]).astype(dtype)
+    return draw_offsets(np.random.default_rng(1), 100, 13).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -126,7 +125,7 @@ def test_calls_that_come_again(device: gs.Device, place: str) -> None:
         {"op": lambda left, right: left ^ right, "initial": 3},
     ]
     for _ in range(4):
-        cuts = np.concatenate([[0], np.sort(rng.integers(0, 3001, 400)), [3000]])
+        cuts = draw_offsets(rng, 3000, 401)
         there = cuts if place == "NumPy" else device.asarray(cuts.astype(np.int32))
         for options in kinds:
             assert_same(
@@ -191,7 +190,7 @@ def test_calls_that_came_before_are_not_planned(device: gs.Device, monkeypatch: 
         assert_same(out.numpy(), np.diff(cuts).astype(np.uint32))
 
     for number in range(5):
-        reduce_by(np.concatenate([[0], np.sort(rng.integers(0, 3001, 399)), [3000]]).astype(np.int32))
+        reduce_by(draw_offsets(rng, 3000, 400).astype(np.int32))
         # Where a wait may time out, each call reads its report.
         strategy = device._context.strategy()[0]
         if (

@@ -23,11 +23,7 @@ from tests.harness.devices import (
     distrust,
 )
 from tests.harness.scans import record_and_submit
-from tests.oracle import assert_same, several
-
-
-def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(n).integers(0, 50, n).astype(dtype)
+from tests.oracle import assert_same, numbers, several
 
 
 def test_a_plan_keeps_up_with_what_the_device_has_learnt(own_device: gs.Device) -> None:

@@ -14,7 +14,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.planning.strategies import Strategy
 from tests.harness.scans import tile_of
-from tests.oracle import assert_same, several, strategies_on, ufunc_scan
+from tests.oracle import assert_same, numbers, several, strategies_on, ufunc_scan
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
@@ -28,10 +28,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "inside_an_encoder.py"
 
 def whole_words(x: np.ndarray[Any, Any]) -> bytes:
     return x.tobytes() + b"\0" * (-x.nbytes % 4)
-
-
-def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(n).integers(0, 50, n).astype(dtype)
 
 
 class Desk:

@@ -19,6 +19,7 @@ from tests.oracle import (
     MATRICES,
     Array,
     assert_same,
+    draw_offsets,
     heads_along,
     one_by_one,
     pick_strategies,
@@ -28,15 +29,6 @@ from tests.oracle import (
 
 SHAPES = [((700,), 0, "int8"), ((3, 300), 1, "uint32"), ((2, 150, 4), 1, "uint32"), ((300, 4), 0, "int8")]
 SHAPES += [((2, 60, 3), 1, "int8")]
-
-
-def offsets(rng: np.random.Generator, length: int, segments: int, *, full: bool) -> Array:
-    """Return offsets of segments, with empty ones or without."""
-    if full:
-        inner = rng.choice(np.arange(1, length), min(segments, length) - 1, replace=False)
-    else:
-        inner = rng.integers(0, length + 1, segments - 1)
-    return np.concatenate([[0], np.sort(inner), [length]])
 
 
 def each(x: Array, cuts: Array, axis: int, op: str, initial: Any) -> Array:
@@ -53,7 +45,7 @@ def test_every_shape(device: gs.Device, shape: tuple[int, ...], axis: int, dtype
     rng = np.random.default_rng(1)
     for full in (True, False):
         x = rng.integers(0, 100, shape).astype(dtype)
-        cuts = offsets(rng, shape[axis], 25, full=full)
+        cuts = draw_offsets(rng, shape[axis], 25, full=full)
         initial = rng.integers(0, 50, [n for i, n in enumerate(shape) if i != axis]).astype(dtype)
         options: dict[str, Any] = {"axis": axis, "segments": cuts, "initial": initial}
         wanted = each(x, cuts, axis, "add", initial)
@@ -70,7 +62,7 @@ def test_under_each_strategy(device: gs.Device, layout: str) -> None:
     rng = np.random.default_rng(4)
     shape, axis = ((6000,), 0) if layout == "rows" else ((300, 5), 0)
     tile: TileShape | ColumnTile = small_tiles(device)[-1] if layout == "rows" else ColumnTile(2, 4, 2, 1)
-    x, cuts = words(rng, 2, shape), offsets(rng, shape[axis], 90, full=True)
+    x, cuts = words(rng, 2, shape), draw_offsets(rng, shape[axis], 90, full=True)
     scanned = one_by_one(AFFINE.function, x, heads=heads_along(axis, shape, segments=cuts), axis=axis)
     problem = segments_of(x, AFFINE, axis=axis, segments=cuts)
     for strategy in pick_strategies(device, layout == "rows"):
@@ -86,7 +78,7 @@ def test_on_numpy(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 999)))
     shape = tuple(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=3)))
     axis = data.draw(st.integers(0, len(shape) - 1))
-    cuts = offsets(rng, shape[axis], data.draw(st.integers(1, 6)), full=False)
+    cuts = draw_offsets(rng, shape[axis], data.draw(st.integers(1, 6)), full=False)
     lead = tuple(n for i, n in enumerate(shape) if i != axis)
     x, initial = words(rng, 4, shape), words(rng, 4, lead)
     got = gs.reduce(x, MATRICES, axis=axis, segments=cuts, initial=initial, device="numpy")
@@ -104,7 +96,7 @@ def test_maps_and_bundles(device: gs.Device) -> None:
     """Reduce to the mean of each segment, which an empty one gets of `initial`."""
     rng = np.random.default_rng(2)
     x = rng.integers(0, 9, 500).astype(np.float32)
-    cuts = offsets(rng, 500, 60, full=False)
+    cuts = draw_offsets(rng, 500, 60, full=False)
     got = gs.reduce(
         x,
         lambda l, r: (l[0] + r[0], l[1] + r[1]),
@@ -125,7 +117,7 @@ def test_larger_than_a_binding(adapter: wgpu.GPUAdapter, shape: tuple[int, ...],
     rng = np.random.default_rng(3)
     dtype = np.int16 if shape[-1] == 130 else np.uint32
     x = rng.integers(0, 2**15, shape, dtype=dtype)
-    cuts = offsets(rng, shape[axis], 300, full=shape[-1] == 130)
+    cuts = draw_offsets(rng, shape[axis], 300, full=shape[-1] == 130)
     options: dict[str, Any] = {"axis": axis, "segments": cuts}
     wanted = each(x, cuts, axis, "add", None)
     assert_same(gs.reduce(x, device=small, **options), wanted)

@@ -21,6 +21,7 @@ from tests.oracle import (
     MATRICES,
     Array,
     assert_same,
+    draw_offsets,
     half_of,
     limit_examples,
     one_by_one,
@@ -30,13 +31,6 @@ from tests.oracle import (
     words,
 )
 from tests.strategies import numbers
-
-
-def cut(rng: np.random.Generator, length: int, segments: int) -> Array:
-    """Return offsets of segments, some of them empty and some of one element."""
-    inner = rng.integers(0, length + 1, segments - 1)
-    inner[: len(inner) // 4] = inner[-1:] if len(inner) else 0
-    return np.concatenate([[0], np.sort(inner), [length]])
 
 
 def each_for_itself(function: Any, x: tuple[Array, ...], offsets: Array, **options: Any) -> list[Array]:
@@ -59,7 +53,7 @@ def test_short_segments_and_long_ones(device: gs.Device, exclusive: bool, revers
     rng, tile = np.random.default_rng(0), small_tiles(device)[-1]
     x = words(rng, 2, 9001)
     options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "initial": (3, 7)}
-    for offsets in (cut(rng, 9001, 400), np.array([0, 0, 9001, 9001]), np.array([0, 1, 4000, 8999, 9001])):
+    for offsets in (draw_offsets(rng, 9001, 400), np.array([0, 0, 9001, 9001]), np.array([0, 1, 4000, 8999, 9001])):
         wanted = each_for_itself(AFFINE.function, x, offsets, **options)
         for strategy in strategies_in_turn(device, exclusive + reverse):
             got = scan_with(device, make_problem(x, AFFINE, segments=offsets, **options), strategy, tile=tile)
@@ -70,7 +64,7 @@ def test_short_segments_and_long_ones(device: gs.Device, exclusive: bool, revers
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_operators_without_identity(device: gs.Device, exclusive: bool) -> None:
     rng = np.random.default_rng(1)
-    offsets = cut(rng, 5000, 90)
+    offsets = draw_offsets(rng, 5000, 90)
     for op, fields in ((MATRICES, 4), (LATER, 2)):
         x = words(rng, fields, 5000)
         initial = tuple(range(3, 3 + fields)) if exclusive else None
@@ -86,7 +80,7 @@ def test_any_segments(device: gs.Device, data: st.DataObject, dtype: str) -> Non
     """Cut by offsets and by keys, from NumPy and device arrays."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     length = data.draw(st.sampled_from([0, 1, 2, 31, 32, 33, 63, 65, 255, 257, 1000, 4099]))
-    offsets = cut(rng, length, data.draw(st.sampled_from([1, 2, 5, 40, 300])))
+    offsets = draw_offsets(rng, length, data.draw(st.sampled_from([1, 2, 5, 40, 300])))
     exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
     x = numbers(rng, dtype, length)
     asked: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse}
@@ -141,7 +135,7 @@ def test_in_pieces(device: gs.Device) -> None:
     """Assert that pieces have the bits of the whole."""
     rng = np.random.default_rng(4)
     length = 300_001
-    offsets = cut(rng, length, 999)
+    offsets = draw_offsets(rng, length, 999)
     x = rng.normal(size=length).astype(np.float32)
     whole = gs.scan(x, segments=offsets, device=device)
     for a, b in itertools.pairwise(offsets):
@@ -154,7 +148,7 @@ def test_in_pieces(device: gs.Device) -> None:
 def test_structured_bundles_and_maps(device: gs.Device) -> None:
     rng = np.random.default_rng(5)
     x = rng.integers(0, 100, 2000, dtype=np.int16)
-    offsets = cut(rng, 2000, 70)
+    offsets = draw_offsets(rng, 2000, 70)
     got = gs.scan(
         x,
         lambda l, r: (l[0] + r[0], l[1] + r[1]),
@@ -182,7 +176,7 @@ def test_elements_that_are_joined_once(device: gs.Device, exclusive: bool) -> No
     if tile.subgroup_size:
         # The heads of ten chunks of four take two words.
         tile = replace(tile, steps=10 if exclusive else tile.steps, single_lead=True)
-    x, offsets = (rng.integers(-99, 99, 2003) / 7).astype(np.float32), cut(rng, 2003, 60)
+    x, offsets = (rng.integers(-99, 99, 2003) / 7).astype(np.float32), draw_offsets(rng, 2003, 60)
     problem = make_problem(x, segments=offsets, exclusive=exclusive)
     (wanted,) = twin_of(problem, tile)
     (got,) = scan_with(device, problem, strategies_in_turn(device, exclusive)[0], tile=tile)

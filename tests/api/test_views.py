@@ -13,7 +13,7 @@ import wgpu
 import gpuscan as gs
 from tests.harness.builds import count_reads
 from tests.harness.devices import small_binding
-from tests.oracle import assert_same, ufunc_scan
+from tests.oracle import assert_same, numbers, ufunc_scan
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
 INDICES: tuple[Any, ...] = (
@@ -26,10 +26,6 @@ INDICES: tuple[Any, ...] = (
     np.s_[4, 6, 5],
     np.s_[:, 3:3, ::2],
 )
-
-
-def numbers(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).integers(0, 50, shape).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -19,14 +19,10 @@ import gpuscan as gs
 from tests.harness.builds import count_copies
 from tests.harness.devices import count_plans_and_pipelines
 from tests.harness.scans import make_problem, scan_on_device_with
-from tests.oracle import Array, assert_same, small_tiles, strategies_in_turn, tile_in_turn, ufunc_scan
+from tests.oracle import Array, assert_same, numbers, small_tiles, strategies_in_turn, tile_in_turn, ufunc_scan
 
 # Packed numbers, words, and numbers of two words.
 DTYPES = ("uint16", "int32", "complex64")
-
-
-def numbers(dtype: str, shape: Any) -> Array:
-    return np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
 
 
 # ----- Kernels of every form

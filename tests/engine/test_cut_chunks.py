@@ -12,16 +12,15 @@ import pytest
 import gpuscan as gs
 from tests.harness.builds import count_reads
 from tests.harness.scans import scan_chunks_with
-from tests.oracle import AFFINE, Array, assert_same, heads_along, one_by_one, words
+from tests.oracle import AFFINE, Array, assert_same, draw_offsets, heads_along, one_by_one, words
 
 OPTIONS: list[dict[str, Any]] = [{}, {"exclusive": True}, {"exclusive": True, "initial": (3, 5)}]
 
 
 def cuts_of(rng: np.random.Generator, n: int) -> list[dict[str, Any]]:
     """Return offsets with empty segments, keys with runs that are longer than chunks, and keys that all differ."""
-    inner = np.sort(rng.integers(0, n + 1, n // 40))
     runs = np.repeat(rng.integers(0, 2, n), 400)[:n]
-    return [{"segments": np.concatenate([[0], inner, [n]])}, {"keys": runs}, {"keys": np.arange(n)}]
+    return [{"segments": draw_offsets(rng, n, 1 + n // 40)}, {"keys": runs}, {"keys": np.arange(n)}]
 
 
 def in_chunks(places: list[int], cuts: dict[str, Array]) -> dict[str, Any]:

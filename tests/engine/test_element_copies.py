@@ -14,7 +14,7 @@ import gpuscan as gs
 from gpuscan.engine.element_copy import StridedView, copy_view
 from tests.harness.builds import copy_any_size_by_tiles
 from tests.harness.devices import as_gpu, as_gpu_of_programs, poison
-from tests.oracle import Array, assert_same, limit_examples, some
+from tests.oracle import Array, assert_same, limit_examples, numbers, some
 
 DTYPES = ("uint8", "int16", "float32", "int64")
 # Lengths around whole words, and around the extents of tiles.
@@ -31,10 +31,6 @@ def copier(request: pytest.FixtureRequest, device: gs.Device) -> Iterator[gs.Dev
     with pytest.MonkeyPatch.context() as patch:
         copy_any_size_by_tiles(patch)
         yield as_gpu(device)
-
-
-def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Array:
-    return np.random.default_rng(seed).integers(0, 120, shape).astype(dtype)
 
 
 def check_copies(device: gs.Device, x: Array, rotation: Any) -> None:

@@ -16,7 +16,7 @@ from gpuscan.engine.segment_results import fold_segments
 from gpuscan.planning import segment_plan
 from gpuscan.planning.key_heuristics import SEGMENTS
 from tests.harness.devices import device_as_if
-from tests.oracle import AFFINE, Array, assert_same, one_by_one, words
+from tests.oracle import AFFINE, Array, assert_same, draw_offsets, one_by_one, words
 
 # Elements of a tile of single words, and the elements of one that each invocation combines.
 TILE, OWN = 128, 4
@@ -55,11 +55,6 @@ def gpu(device: gs.Device, request: pytest.FixtureRequest, monkeypatch: pytest.M
     assert all(folded)
 
 
-def cuts(rng: np.random.Generator, length: int, segments: int) -> Array:
-    """Return random offsets. Some are equal."""
-    return np.concatenate([[0], np.sort(rng.integers(0, length + 1, segments - 1)), [length]]).astype(np.int32)
-
-
 def sums(x: Array, offsets: Array, begin: Any = 0) -> Array:
     """Return the sums of the segments."""
     return np.array([x[a:b].sum(dtype=x.dtype) + begin for a, b in itertools.pairwise(offsets)], x.dtype)
@@ -79,7 +74,7 @@ def test_lengths_and_cuts(gpu: gs.Device, dtype: str) -> None:
         tiles = np.unique(np.concatenate([np.arange(0, length, TILE), [max(0, length - 1), length]]))
         crowd = np.sort(np.concatenate([[0], np.full(3 * TILE, length // 2), [length]]))
         given = [ends, tiles, crowd, np.arange(length + 1)]
-        given += [cuts(rng, length, count) for count in (1, 2, 9, length + 1, 3 * length)]
+        given += [draw_offsets(rng, length, count) for count in (1, 2, 9, length + 1, 3 * length)]
         for offsets in given:
             got = gs.reduce(there, segments=gpu.asarray(offsets.astype(np.int32)))
             assert_same(got, sums(x, offsets), (length, len(offsets)))
@@ -90,7 +85,7 @@ def test_elements(gpu: gs.Device, kind: str) -> None:
     """Assert results of operators that do not commute, of several rows, of initial values and maps, and of views."""
     rng = np.random.default_rng(4)
     length, rows = 9 * TILE + 5, 3
-    offsets = cuts(rng, length, 70)
+    offsets = draw_offsets(rng, length, 70).astype(np.int32)
     there = gpu.asarray(offsets)
     if kind == "bundle":
         bundle = words(rng, 2, (length,))
@@ -125,7 +120,7 @@ def test_same_bits(gpu: gs.Device) -> None:
     """Assert that sums of floats have the same bits at each call, for offsets in NumPy and on the device."""
     rng = np.random.default_rng(5)
     x = gpu.asarray(rng.standard_normal(40 * TILE).astype(np.float32))
-    offsets = cuts(rng, 40 * TILE, 11)
+    offsets = draw_offsets(rng, 40 * TILE, 11, full=True).astype(np.int32)
     first = gs.reduce(x, segments=gpu.asarray(offsets)).numpy()
     np.testing.assert_allclose(first, np.add.reduceat(x.numpy().astype(np.float64), offsets[:-1]), atol=1e-3)
     for given in (offsets, offsets.astype(np.uint64), gpu.asarray(offsets.astype(np.int64))):
