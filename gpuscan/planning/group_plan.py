@@ -122,17 +122,6 @@ class GroupKernel(Kernel):
         return self.stage in ("scan_groups", "reduce_carries", last)
 
     @cached_property
-    def destinations(self) -> tuple[BoundArray, ...]:
-        """The arrays that are stored."""
-        if not self.stores_results:
-            return ()
-        first = 2 + len(self.spec.source.fields)
-        return tuple(
-            BoundArray(f"destination{i}", first + i, "read_write", 1, self.shares_words(field))
-            for i, field in enumerate(self.spec.destination.fields)
-        )
-
-    @cached_property
     def bindings(self) -> tuple[BoundArray, ...]:
         """Every storage buffer that the stage binds."""
         bound = [BoundArray("table", self.binding_of("table"), "read_write")]

@@ -383,10 +383,15 @@ class Kernel(HashedOnce):
             for i, field in enumerate(self.spec.source.fields)
         )
 
+    @property
+    def stores_results(self) -> bool:
+        """True if the stage stores results for the caller."""
+        return self.stage == "scan"
+
     @cached_property
     def destinations(self) -> tuple[BoundArray, ...]:
         """The arrays that are stored."""
-        if self.stage != "scan":
+        if not self.stores_results:
             return ()
         if self.access.in_place:
             return self.sources
@@ -396,7 +401,9 @@ class Kernel(HashedOnce):
             number, atomic = len(self.spec.source.fields) + i, self.shares_words(field)
             view = self.access.views[number] if self.access.views else ""
             width = 1 if alone or atomic or view else self.field_width(field)
-            bound.append(BoundArray(f"destination{i}", 2 + number, "read_write", width, atomic, view, number))
+            bound.append(
+                BoundArray(f"destination{i}", self.first_array + number, "read_write", width, atomic, view, number)
+            )
         return tuple(bound)
 
     def binding_of(self, name: str) -> int:

@@ -84,14 +84,10 @@ class SegmentKernel(Kernel):
         """True if the scan over lanes is a loop, for the same reason."""
         return self.spec.combine.long or self.item_words > SEGMENTS.max_unrolled_words
 
-    @cached_property
-    def destinations(self) -> tuple[BoundArray, ...]:
-        """The arrays that are stored."""
-        first = len(self.spec.source.fields)
-        return tuple(
-            BoundArray(f"destination{i}", 1 + first + i, "read_write", 1, self.shares_words(field), number=first + i)
-            for i, field in enumerate(self.spec.destination.fields)
-        )
+    @property
+    def stores_results(self) -> bool:
+        """True: each stage stores some of them."""
+        return True
 
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
