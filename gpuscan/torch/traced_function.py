@@ -53,7 +53,7 @@ from gpuscan.operators.matrices import (
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import RowFunction, RowOperator, check_combined, row_operator
 from gpuscan.recent_values import RecentValues
-from gpuscan.torch.tensors import array_of, torch_dtype
+from gpuscan.torch.tensors import array_of, numpy_dtype, torch_dtype
 
 T = TypeVar("T")
 # The axes of an operation; None for all.
@@ -177,7 +177,7 @@ def array_step(
     def interpret_arrays(arrays: Sequence[Numbers]) -> list[Numbers]:
         return _run(graph.graph, dict(constants), arrays, name)
 
-    return interpret_arrays, [tuple(value.shape) for value in values], [_dtype(value.dtype) for value in values]
+    return interpret_arrays, [tuple(value.shape) for value in values], [numpy_dtype(value.dtype) for value in values]
 
 
 def _graph_of(
@@ -311,10 +311,10 @@ def _apply(node: Node, args: list[Any], options: dict[str, object], name: str) -
         return constants_of(array_of(target(*args, **options)))
     value = node.meta.get("val")
     if operation in ("_to_copy", "to"):
-        return to_dtype(args[0], _dtype(value.dtype))
+        return to_dtype(args[0], numpy_dtype(value.dtype))
     if operation in FULL:
         fill = args[1] if FULL[operation] is None else FULL[operation]
-        return np.broadcast_to(constants_of(np.asarray(fill, _dtype(value.dtype))), tuple(value.shape))
+        return np.broadcast_to(constants_of(np.asarray(fill, numpy_dtype(value.dtype))), tuple(value.shape))
     if operation in ELEMENTWISE:
         return apply(ELEMENTWISE[operation], *_promote_operands(node, args, operation))
     if operation in OTHERS:
@@ -335,14 +335,8 @@ def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[o
         own = given.meta["val"] if isinstance(given, Node) and "val" in given.meta else None
         is_condition = operation == "where" and position == 0
         differs = isinstance(own, torch.Tensor) and own.dtype != value.dtype and not own.dtype.is_complex
-        wanted.append(to_dtype(arg, _dtype(value.dtype)) if differs and not is_condition else arg)
+        wanted.append(to_dtype(arg, numpy_dtype(value.dtype)) if differs and not is_condition else arg)
     return wanted
-
-
-def _dtype(dtype: torch.dtype) -> AnyDType:
-    """Return NumPy's dtype of a torch dtype."""
-    converted: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
-    return converted
 
 
 # ----- Operations of ATen
