@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, in_dtype
+from gpuscan.api.array import SomeArray, arrays_on_device, as_some_array, in_dtype
 from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
@@ -222,7 +222,7 @@ def selective_state_update(
             return weights[:, :, np.newaxis]
         return weights[:, np.newaxis, np.newaxis] if state.ndim == 4 else weights[:, np.newaxis]
 
-    step = step if bias is None else _apply(_plus, step, bias)
+    step = step if bias is None else step + bias
     step = _apply(softplus, step) if as_flag("dt_softplus", dt_softplus) else step
     before = in_dtype(state, wide)
     after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
@@ -322,9 +322,9 @@ class _Call:
         of_u, of_step = of_u.reshape(self.shape), of_step.reshape(self.shape)
         if d is not None:
             of_u = _apply(_plus_product, of_u, grad, d[:, np.newaxis])
-            of_arguments["D"] = _sum(_apply(_product, grad, u), (0, 2))
+            of_arguments["D"] = _sum(grad * u, (0, 2))
         if of_softplus and isinstance(scan, DeviceScan):
-            shifted = arrays["delta"] if bias is None else _apply(_plus, arrays["delta"], bias[:, np.newaxis])
+            shifted = arrays["delta"] if bias is None else arrays["delta"] + bias[:, np.newaxis]
             of_step = _apply(softplus_gradient, of_step, shifted)
         if bias is not None:
             of_arguments["delta_bias"] = _sum(of_step, (0, 2))
@@ -352,7 +352,7 @@ class _Call:
     def _scan(self, of_softplus: bool) -> DeviceScan | SelectiveScan:
         u, delta, decays, b, c = (self.arrays[name] for name in ("u", "delta", "A", "B", "C"))
         bias = self.arrays.get("delta_bias")
-        step = delta if bias is None else _apply(_plus, delta, bias[:, np.newaxis])
+        step = delta if bias is None else delta + bias[:, np.newaxis]
         step = _apply(softplus, step) if of_softplus and isinstance(u, OnDevice) else step
         batches, groups, channels = self._lead
         number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
@@ -400,16 +400,8 @@ def _sum(array: SomeArray, axes: tuple[int, ...]) -> SomeArray:
 def _repeat_groups(weights: SomeArray, times: int) -> SomeArray:
     """Return weights with each group several times."""
     shape = *weights.shape[:2], times, *weights.shape[2:]
-    if isinstance(weights, Array):
-        spread = np.zeros((1, 1, times, *[1] * (weights.ndim - 2)), weights.dtype)
-        weights = map_arrays(_plus, weights[:, :, np.newaxis], spread)
-    else:
-        weights = np.broadcast_to(weights[:, :, np.newaxis], shape)
-    return weights.reshape(shape[0], shape[1] * times, *shape[3:])
-
-
-def _plus(x: Value, y: Value) -> Value:
-    return x + y
+    repeated: SomeArray = np.broadcast_to(weights[:, :, np.newaxis], shape)
+    return repeated.reshape(shape[0], shape[1] * times, *shape[3:])
 
 
 def _product(x: Value, y: Value) -> Value:
