@@ -13,7 +13,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from tests.harness.builds import count_waits, keep_no_programs
+from tests.harness.builds import assert_launches, assert_no_waits, count_waits, keep_no_programs
 from tests.harness.calls import (
     EACH_RESULT,
     EACH_STAGE,
@@ -185,7 +185,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_call(device: gs.Device, kind: str) -> None:
     """Assert that a launch gives the long way's results for other arrays, waits for nothing, and takes few calls."""
     call = KINDS[kind]
     first = Arguments(device, 0)
@@ -201,12 +201,8 @@ def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.Monke
     for seed in range(3):
         arguments = Arguments(device, seed)
         poison(device, 4 * N, N, 2 * N, 4 * 32, 4)
-        before = count_programs(device)
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_launches(device):
             result = call(arguments)
-            assert not waits
-        assert count_programs(device) == before > 0
         for array, expected in zip(results_of(result), wanted[seed], strict=True):
             assert_same(array, expected, (kind, seed))
     with device.profile() as profile:
@@ -237,7 +233,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.usefixtures("without_collections")
 @pytest.mark.parametrize("kind", READS)
-def test_a_read(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read(device: gs.Device, kind: str) -> None:
     """Assert that a call that reads its result waits once, takes few calls, and has NumPy's result."""
     call, arguments = READS[kind], Arguments(device, 1)
     wanted = call(SimpleNamespace(**{
@@ -245,8 +241,7 @@ def test_a_read(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -
     }))  # fmt: skip
     for _ in range(4):
         assert_same(np.asarray(call(arguments)).astype(np.asarray(wanted).dtype), np.asarray(wanted))
-    with monkeypatch.context() as patched:
-        waits = count_waits(device, patched)
+    with count_waits(device) as waits:
         call(arguments)
         assert len(waits) == 1
     with device.profile() as profile:
@@ -506,7 +501,7 @@ BESIDE_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("kind", BESIDE_NUMPY)
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float16, np.float32])
-def test_arrays_of_numpy(device: gs.Device, kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_numpy(device: gs.Device, kind: str, dtype: Any) -> None:
     """Assert that other arrays of NumPy are other inputs of one program, and that their contents count."""
     call, rng = BESIDE_NUMPY[kind], np.random.default_rng(0)
     n = 2 * N
@@ -515,15 +510,11 @@ def test_arrays_of_numpy(device: gs.Device, kind: str, dtype: Any, monkeypatch: 
     arrays = [rng.integers(-9, 9, 2 * n).astype(dtype)[::step][:n] for step in (1, 2, -1) for _ in range(20)]
     for array in arrays[:-6]:
         call(a, array)
-    known = count_programs(device)
     for array in arrays[-6:]:
         wanted = np.asarray(x * 2 + array if kind == "map" else call(x, array))
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_launches(device):
             found = call(a, array)
-            assert not waits
         assert_same(found.numpy(), wanted.astype(found.dtype), kind)
-    assert count_programs(device) == known
     # The upload of an array takes as many calls as a launch.
     calls = min(Counted().of(partial(call, a, array)) for array in arrays[:3])
     assert calls <= 3 * FIRST, calls
@@ -533,7 +524,7 @@ def test_arrays_of_numpy(device: gs.Device, kind: str, dtype: Any, monkeypatch: 
 
 @pytest.mark.parametrize("count", [600])
 @pytest.mark.parametrize("kind", ["read", "number", "array", "array on the device"])
-def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_of_numpy(device: gs.Device, kind: str, count: int) -> None:
     """Assert that other indices and values of NumPy are other inputs of one program, and are checked at each call."""
     rng = np.random.default_rng(0)
     x = rng.integers(-99, 99, (N, 2)).astype(np.int32)
@@ -557,10 +548,8 @@ def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch:
         check(index)
     known = count_programs(device)
     for index in indices[::-8]:
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_no_waits(device):
             call(index, 5 if kind != "array" else np.full((count, 2), 5.0))
-            assert not waits
         if kind != "read":
             x[index] = 5
         check(index)

@@ -12,9 +12,8 @@ import pytest
 
 import gpuscan as gs
 from tests.api.test_new_floats import NEW_FLOAT, outcome, trace_each_time
-from tests.harness.builds import count_waits
+from tests.harness.builds import assert_launches, assert_no_waits
 from tests.harness.calls import FIRST, NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, assign, results_of
-from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 
 X = np.random.default_rng(0).integers(-100, 100, 300)
@@ -79,9 +78,7 @@ def test_bits_are_those_of_a_trace(device: gs.Device, name: str, dtype: str) -> 
 
 @pytest.mark.parametrize("name", READING_NOTHING)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
-def test_new_integers_need_no_program(
-    device: gs.Device, name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_integers_need_no_program(device: gs.Device, name: str, dtype: str) -> None:
     """Assert that a new integer needs few Python calls, no wait, no trace, no shader and no further program."""
     if dtype == "float32" and name in ("bits", "NumPy's int32"):
         pytest.skip("NumPy has no such result, or it is float64")
@@ -89,12 +86,8 @@ def test_new_integers_need_no_program(
     device.synchronize()  # no run of an earlier test is held
     for n in range(20):
         gs.map(make(n + 3), a)
-    before = count_programs(device)
-    with monkeypatch.context() as patched:
-        waits = count_waits(device, patched)
+    with assert_launches(device):
         calls = [Counted().of(partial(gs.map, make(n), a)) for n in (40, 41, 42)]
-        assert not waits
-    assert count_programs(device) == before
     # A divisor is compared with zero each time.
     assert max(calls) <= FIRST + NEW_FLOAT * (2 if name == "quotients" else 1), calls
 
@@ -128,7 +121,7 @@ POSITIONS: dict[str, Callable[[dict[str, Any], Any, int], Any]] = {
 
 
 @pytest.mark.parametrize("kind", POSITIONS)
-def test_new_positions(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_positions(device: gs.Device, kind: str) -> None:
     """Assert that a call with another count or position is one of another length, and has NumPy's result."""
     call, x = POSITIONS[kind], np.random.default_rng(3).integers(-99, 99, 1024).astype(np.int32)
     for k in (3, 3, 5, 5, 9, 11, 6):
@@ -137,10 +130,8 @@ def test_new_positions(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyP
     for k in (14, 12):
         a = device.asarray(x)
         results: list[Any] = []
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_no_waits(device):
             calls = Counted().of(lambda into=results, given=a, k=k: into.append(call({}, given, k)))  # type: ignore[misc]
-            assert not waits
         with device.profile() as profile:
             call({}, device.asarray(x), k)
         found, wanted = results_of(results[0]), results_of(call({"device": "numpy"}, x.copy(), k))

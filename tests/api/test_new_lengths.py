@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from tests.api.test_launches import KINDS, Arguments
-from tests.harness.builds import count_waits, take_columns_as_vectors
+from tests.harness.builds import assert_no_waits, take_columns_as_vectors
 from tests.harness.calls import NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, results_of
 from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
@@ -21,19 +21,19 @@ PLANNED_AGAIN = {"sort segments", "repeat"}
 
 @pytest.mark.usefixtures("without_collections")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PLANNED_AGAIN])
-def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_length(device: gs.Device, kind: str) -> None:
     """Assert that a call of a new length gives the long way's results, waits for nothing, and takes few calls."""
-    assert_new_lengths_take_few_calls(device, kind, monkeypatch)
+    assert_new_lengths_take_few_calls(device, kind)
 
 
 @pytest.mark.usefixtures("without_collections")
 @pytest.mark.parametrize("kind", ["scan of columns", "reduce columns", "scan of rows", "selective_scan_vjp"])
-def test_a_new_length_on_a_gpu(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_length_on_a_gpu(device: gs.Device, kind: str) -> None:
     """Assert the same of GPUs."""
-    assert_new_lengths_take_few_calls(as_gpu_of_programs(device), kind, monkeypatch)
+    assert_new_lengths_take_few_calls(as_gpu_of_programs(device), kind)
 
 
-def assert_new_lengths_take_few_calls(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_new_lengths_take_few_calls(device: gs.Device, kind: str) -> None:
     """Assert it of two lengths. On GPUs some lengths of columns have tiles of their own, and need another shader."""
     call, seen = KINDS[kind], []
     for rows in (32, 32, 32, 36, 36, 40):  # the first calls compile, and see how large subgroups are
@@ -42,11 +42,9 @@ def assert_new_lengths_take_few_calls(device: gs.Device, kind: str, monkeypatch:
     for rows in range(44, 68, 4):
         arguments = Arguments(device, rows, (rows, 32))
         device.synchronize()
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_no_waits(device):
             results: list[Any] = []
             calls = Counted().of(lambda given=arguments, into=results: into.append(call(given)))  # type: ignore[misc]
-            assert not waits
         with device.profile() as profile:
             call(arguments)
         stages, found = max(1, len(profile.spans)), results_of(results[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.harness.builds import count_waits
+from tests.harness.builds import assert_no_waits
 from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, results_of
 from tests.harness.devices import count_programs
 from tests.oracle import Array, affine, assert_same
@@ -291,7 +291,7 @@ WITH_NUMPY = {"take", "take_along_axis", "searchsorted of doubles", "loop of few
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_values(device: gs.Device, name: str) -> None:
     """Assert that other values need no other program, no wait and few Python calls, and have NumPy's results."""
     call, kinds = CALLS[name]
     makers = [MAKERS[kind] for kind in kinds.split()]
@@ -308,10 +308,8 @@ def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatc
         values = [make(rng) for make in makers]
         wanted = results_of(call(in_numpy, *values))
         found: list[Any] = []
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_no_waits(device):
             calls.append(Counted().of(lambda into=found, given=values: into.append(call(arrays, *given))))  # type: ignore[misc]
-            assert not waits
         for got, expected in zip(results_of(found[0]), wanted, strict=True):
             assert_same(got, expected.astype(got.dtype), name)
     assert count_programs(device) == known

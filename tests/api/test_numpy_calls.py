@@ -173,7 +173,7 @@ def on_numpy(call: Callable[..., Any], *values: Any) -> list[Array]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_repeated_calls(default: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_calls(default: gs.Device, name: str) -> None:
     """Assert that other arrays need no other program and one wait, have NumPy's results, and take few Python calls."""
     call, kinds = CALLS[name]
     device, rng = default, np.random.default_rng(3)
@@ -190,8 +190,7 @@ def test_repeated_calls(default: gs.Device, name: str, monkeypatch: pytest.Monke
         wanted = on_numpy(call, *values)
         given = [np.copy(value) for value in values]
         found: list[Any] = []
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with count_waits(device) as waits:
             calls.append(Counted().of(lambda into=found, given=values: into.append(call(*given))))  # type: ignore[misc]
             assert len(waits) == 1
         for value, before in zip(values, given, strict=True):
@@ -286,14 +285,13 @@ def test_out(default: gs.Device) -> None:
         assert_same(both[1], -x)
 
 
-def test_keys_of_numpy_beside_an_array_on_a_device(default: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_numpy_beside_an_array_on_a_device(default: gs.Device) -> None:
     """Assert that each result is where its argument is, by one program and one wait."""
     rng = np.random.default_rng(0)
     for _ in range(6):
         keys, x = MAKERS["keys"](rng), MAKERS["f"](rng)
         known = count_programs(default)
-        with monkeypatch.context() as patched:
-            waits = count_waits(default, patched)
+        with count_waits(default) as waits:
             first, sums = gs.reduce_by_key(keys, default.asarray(x))
             assert len(waits) <= 1
         assert isinstance(first, np.ndarray)
@@ -318,8 +316,7 @@ def test_calls_beside_recorded_runs(own_device: gs.Device, monkeypatch: pytest.M
         return encoder.finish()
 
     def count() -> int:
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with count_waits(device) as waits:
             assert_same(gs.scan(x, device=device), np.cumsum(x))
         return len(waits)
 

@@ -62,7 +62,7 @@ def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
         plan(x.astype(np.float32))
 
 
-def test_repeated_calls_of_numpy(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_calls_of_numpy(device: gs.Device) -> None:
     """Assert that small arrays of NumPy are uploaded to the plan's device, launch a program, and are read at once."""
     n, some = 500, device.asarray(np.zeros(500, np.float32))
     plan = device.plan(n, np.float32, exclusive=True, initial=2.0)
@@ -71,8 +71,7 @@ def test_repeated_calls_of_numpy(device: gs.Device, monkeypatch: pytest.MonkeyPa
     for number in range(8):
         x = np.random.default_rng(number).integers(-9, 9, n).astype(np.float32)
         wanted = gs.scan(x, exclusive=True, initial=2.0, device="numpy")
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with count_waits(device) as waits:
             found: list[Any] = []
             calls.append(Counted().of(lambda x=x, into=found: into.append(plan(x))))  # type: ignore[misc]
             assert len(waits) == 1 or number < 3

@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from tests.api.test_sort import bits_of, comparable, keys_of, order_of
-from tests.harness.builds import count_waits
+from tests.harness.builds import assert_no_waits
 from tests.harness.devices import as_gpu
 
 # Kinds of keys that differ in how shaders load or compare them.
@@ -89,7 +89,7 @@ def test_run_length_encode(device: gs.Device, dtype: Any) -> None:
         np.testing.assert_array_equal(np.asarray(counts), np.diff(np.append(starts, keys.size)))
 
 
-def test_lengths_wait_only_when_asked_for(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_wait_only_when_asked_for(device: gs.Device) -> None:
     """Assert that no call waits for a length that depends on the data, and that a result shares it."""
     array, mask = device.asarray(np.arange(100, dtype=np.int32) // 7), device.asarray(np.arange(100) % 3 == 0)
     for call in (
@@ -99,10 +99,8 @@ def test_lengths_wait_only_when_asked_for(device: gs.Device, monkeypatch: pytest
         lambda: np.nonzero(array.reshape(10, 10)),
     ):
         call()
-        with monkeypatch.context() as patched:
-            waits = count_waits(device, patched)
+        with assert_no_waits(device):
             found = call()
-            assert not waits
         if isinstance(found[0], gs.Array):
             assert len({id(part.count.buffer) for part in found}) == 1
         assert all(part.ndim == 1 for part in found)

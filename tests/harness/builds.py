@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpuscan.planning.kernel_parts import Fold, InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from tests.harness.devices import count_programs
 from tests.oracle import Array
 
 Tile = TileShape | ColumnTile
@@ -228,8 +230,9 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reads
 
 
-def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows by the method's name with each call that may wait for the device."""
+@contextmanager
+def count_waits(device: gs.Device) -> Iterator[list[str]]:
+    """Yield a list that grows by the method's name with each call in the ``with`` that may wait for the device."""
     waits: list[str] = []
     queue = device._context.queue
     # The methods that are under way: some call others.
@@ -247,9 +250,27 @@ def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
         return call
 
-    for name in ("map", "read", "wait_idle", "is_soon_idle"):
-        monkeypatch.setattr(queue, name, note_calls(name, getattr(queue, name)))
-    return waits
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("map", "read", "wait_idle", "is_soon_idle"):
+            patched.setattr(queue, name, note_calls(name, getattr(queue, name)))
+        yield waits
+
+
+@contextmanager
+def assert_no_waits(device: gs.Device) -> Iterator[None]:
+    """Assert that no call in the ``with`` waits for the device."""
+    with count_waits(device) as waits:
+        yield
+        assert not waits
+
+
+@contextmanager
+def assert_launches(device: gs.Device) -> Iterator[None]:
+    """Assert that the calls in the ``with`` launch programs that the device keeps, and wait for nothing."""
+    known = count_programs(device)
+    with assert_no_waits(device):
+        yield
+    assert count_programs(device) == known > 0
 
 
 def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
