@@ -17,7 +17,7 @@ from numpy import float32
 import gpuscan as gs
 from tests.api.test_threads import at_once
 from tests.harness.builds import assert_launches
-from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, results_of
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, count_stages, results_of
 from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 
@@ -284,9 +284,7 @@ def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
     kept = count_programs(device)
     calls = [Counted().of(partial(call, a, value, itself)) for value in (-0.3, -0.4, -0.6)]
     assert count_programs(device) == kept
-    with device.profile() as profile:
-        call(a, 0.3, itself)
-    stages = max(1, len(profile.spans))
+    stages = count_stages(device, call, a, 0.3, itself)
     assert max(calls) <= FIRST + NEW_FLOAT + EACH_STAGE * stages, calls
 
 
@@ -331,9 +329,7 @@ def assert_loop_takes_few_calls(device: gs.Device, kind: str) -> None:
     kept = count_programs(device)
     calls = [Counted().of(partial(call, a, n / 1000 + 0.4501, itself)) for n in range(5)]
     assert count_programs(device) == kept
-    with device.profile() as profile:
-        call(a, 0.3, itself)
-    stages, results = max(1, len(profile.spans)), len(results_of(call(a, 0.3, itself)))
+    stages, results = count_stages(device, call, a, 0.3, itself), len(results_of(call(a, 0.3, itself)))
     # A buffer for the float may be bound with others for the first time.
     assert min(calls) <= FIRST + NEW_FLOAT + EACH_STAGE * stages + EACH_RESULT * (results - 1), calls
 

@@ -11,7 +11,7 @@ import pytest
 import gpuscan as gs
 from tests.api.test_launches import KINDS, Arguments
 from tests.harness.builds import assert_no_waits, take_columns_as_vectors
-from tests.harness.calls import NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, results_of
+from tests.harness.calls import NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Counted, count_stages, results_of
 from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 
@@ -45,9 +45,7 @@ def assert_new_lengths_take_few_calls(device: gs.Device, kind: str) -> None:
         with assert_no_waits(device):
             results: list[Any] = []
             calls = Counted().of(lambda given=arguments, into=results: into.append(call(given)))  # type: ignore[misc]
-        with device.profile() as profile:
-            call(arguments)
-        stages, found = max(1, len(profile.spans)), results_of(results[0])
+        stages, found = count_stages(device, call, arguments), results_of(results[0])
         most = NEW_FIRST + NEW_EACH_STAGE * (stages - 1) + NEW_EACH_RESULT * (len(found) - 1)
         seen.append((calls, most))
         if sum(calls <= most for calls, most in seen) == 2:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import gpuscan as gs
 from gpuscan.device.native_queue import NativeQueue
 from tests.oracle import Array
 
@@ -56,6 +57,13 @@ class Counted:
             if collects:
                 gc.enable()
         return self.calls
+
+
+def count_stages(device: gs.Device, call: Callable[..., Any], *given: Any) -> int:
+    """Return how many stages a call runs on a device; 1 if it runs none."""
+    with device.profile() as profile:
+        call(*given)
+    return max(1, len(profile.spans))
 
 
 def results_of(value: Any) -> list[Array]:

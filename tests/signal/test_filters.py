@@ -12,7 +12,7 @@ import scipy.signal
 import gpuscan as gs
 from gpuscan import signal
 from tests.harness.builds import assert_launches
-from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted
+from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, count_stages
 from tests.harness.devices import as_gpu_of_programs, count_plans_and_pipelines
 from tests.oracle import Array
 
@@ -303,9 +303,7 @@ def test_new_coefficients_launch_a_program(device: gs.Device, name: str) -> None
     for n in range(60):  # each of the buffers for the coefficients is bound with several others
         signal.lfilter(b * (1 + n / 100), a, x)
         signal.sosfilt(sections, x)
-    with device.profile() as profile:
-        signal.lfilter(b, a, x)
-    stages = max(1, len(profile.spans))
+    stages = count_stages(device, signal.lfilter, b, a, x)
     with assert_launches(device):
         calls = [Counted().of(partial(signal.lfilter, b * k, a, x)) for k in (2.1, 2.2, 2.3)]
         calls += [Counted().of(partial(signal.sosfilt, sections, x)) for _ in range(3)]
@@ -355,9 +353,7 @@ def assert_filter_takes_few_calls(device: gs.Device, kind: str) -> None:
     wanted = call(X[1, :, 1], np.array([0.3, 1]), 1.5)
     for got, right in zip(*((y if isinstance(y, tuple) else (y,)) for y in (found, wanted)), strict=True):
         close(got, right, 1e-5)
-    with device.profile() as profile:
-        call(x[0], zi[0], 1.5)
-    stages = len(profile.spans)
+    stages = count_stages(device, call, x[0], zi[0], 1.5)
     calls = min(Counted().of(partial(call, x[0], zi[0], 1.5)) for _ in range(8))
     results = len(found) if isinstance(found, tuple) else 1
     assert calls <= FIRST + EACH_STAGE * stages + EACH_RESULT * (results - 1), (calls, stages)
