@@ -426,10 +426,8 @@ def _bins_of(device: Device, numbers: Array, edges: SomeArray | ParameterArray, 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:
     """Return the sum of the weights of each bin."""
-    if not numbers.size or not bins:
-        return new_array(numbers.device, np.zeros(bins, weights.dtype))
     device = numbers.device
-    if not edges.usable:
+    if not numbers.size or not bins or not edges.usable:
         return new_array(device, np.zeros(bins, weights.dtype))
     starts, greatest = edges.numbers._view_as((edges.usable,)), edges.numbers._view_as((bins + 1,))
     ranks = Array._of(device, search(starts, numbers, right=True))
