@@ -43,6 +43,7 @@ from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
 from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
+from gpuscan.problem.results import holds_arrays
 
 if TYPE_CHECKING:
     import wgpu
@@ -245,6 +246,12 @@ class Plan(Numbered):
         for own in self._own_arrays:
             # No one else can write to them.
             self.device._context.note_constant(own.buffer, own._owner)
+        if isinstance(array, dict) or (isinstance(array, (tuple, list)) and holds_arrays(array)):
+            raise TypeError(
+                f"a {type(array).__name__} of arrays was passed to a plan, which takes one array of dtype "
+                f"{self.dtype}. Pass a structured array, or the bundle to gpuscan.scan, which keeps what it compiled, "
+                "or to Plan.record"
+            )
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:

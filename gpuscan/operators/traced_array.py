@@ -136,6 +136,10 @@ class Traced(ArrayOperators):
 
     # ----- Indexing
 
+    def note_number(self) -> None:
+        """Note that a function of all entries met a single number, if this is one: it may mean a whole carry."""
+        self.graph.contracts_numbers |= not self.shape
+
     def __getitem__(self, index: object) -> Traced:
         parts = index if isinstance(index, tuple) else (index,)
         if self.graph.whole and self.shape and any(isinstance(part, Traced) for part in parts):
@@ -189,6 +193,9 @@ class Traced(ArrayOperators):
                 "np.take_along_axis(values, indices, axis=-1) along an axis of the element"
             )
         if not any(part is Ellipsis for part in parts) and not (self.graph.whole and self.shape):
+            if self.graph.whole and all(part is None for part in parts):
+                self.note_number()
+                return index
             if not self.shape:
                 entries = (
                     "for entries, pass arrays with an axis more than the loop's"
@@ -339,7 +346,7 @@ def name_of_function(function: Any) -> str:
 
 REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.minimum: np.min, np.maximum: np.max}
 METHODS = {np.sum, np.prod, np.mean, np.min, np.max, np.any, np.all, np.clip, np.round, np.copy, np.conj, np.swapaxes}
-METHODS |= {np.squeeze, np.transpose, np.reshape}
+METHODS |= {np.squeeze, np.transpose, np.reshape, np.ravel, np.dot}
 
 
 def find_scalar(dtype: Any) -> Scalar:

@@ -127,7 +127,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 
 
 @register_form(np.clip)
-def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     if isinstance(x, Traced) and x.scalar.is_integer:
         # As in NumPy, a Python number that excludes no number of the type is not a bound.
@@ -320,6 +320,7 @@ def _element_shape(name: str, x: Traced, shape: Any) -> tuple[int, ...]:
 @register_form(np.reshape)
 def reshape(a: Traced, shape: object = None, *more: object) -> Traced:
     wanted = _element_shape("np.reshape", a, (shape, *more) if more else shape)
+    a.note_number()
     try:
         return Traced(a.graph, a.nodes.reshape(wanted), a.scalar)
     except ValueError as error:
@@ -344,13 +345,15 @@ def broadcast_to(array: Traced, shape: object) -> Traced:
 def flip(m: Traced, axis: object = None) -> Traced:
     if axis is not None or not m.graph.whole:
         axis = _axis("np.flip", m, axis)
-    return Traced(m.graph, np.flip(m.nodes, axis), m.scalar)
+    m.note_number()
+    return Traced(m.graph, np.asarray(np.flip(m.nodes, axis), object), m.scalar)
 
 
 @register_form(np.roll)
 def roll(a: Traced, shift: int, axis: object = None) -> Traced:
     if axis is not None or not a.graph.whole:
         axis = _axis("np.roll", a, axis)
+    a.note_number()
     return Traced(a.graph, np.roll(a.nodes, shift, axis), a.scalar)
 
 
@@ -383,6 +386,7 @@ def hstack(tup: Sequence[object]) -> Traced:
 @register_form(np.ravel)
 def ravel(a: object) -> Traced:
     (array,) = _whole("np.ravel", "x.reshape(...)", a)
+    array.note_number()
     return Traced(array.graph, array.nodes.reshape(-1), array.scalar)
 
 
@@ -428,7 +432,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
 
     def reduce(a: Traced, axis: object = None, dtype: object = None, *, keepdims: bool = False) -> Traced:
         if axis is None and a.graph.whole:
-            a.graph.contracts_numbers |= not a.shape
+            a.note_number()
             a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
         axis = _axis(name, a, axis)
         if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):

@@ -206,3 +206,14 @@ def test_a_long_compilation_is_logged(
     assert [record.name for record in caplog.records] == ["gpuscan"] * len(caplog.records)
     assert "to compile the shader 'scan'" in caplog.text
     assert "elements of 4 bytes" in caplog.text
+
+
+def test_a_plan_of_structured_elements_says_how_to_pass_a_bundle(own_device: gs.Device) -> None:
+    """Pass one array for each field, as for `gpuscan.scan`: structured arrays are NumPy's only."""
+    numbers = np.ones(4, np.float32)
+    pairs = np.dtype([("a", np.float32), ("b", np.float32)])
+    plan = own_device.plan(4, pairs, lambda left, right: {"a": left["a"] * right["a"], "b": left["b"] + right["b"]})
+    on_device = own_device.asarray(numbers)
+    for bundle in ({"a": numbers, "b": numbers}, (numbers, numbers), [on_device, on_device]):
+        with pytest.raises(TypeError, match=r"of arrays was passed to a plan.*structured array.*gpuscan\.scan"):
+            plan(bundle)

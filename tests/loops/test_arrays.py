@@ -37,6 +37,12 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "np.inner": (lambda h, x: (np.inner(WEIGHTS, h) + x, np.inner(h, x)), np.zeros(3, F), TRIPLES),
     "roll": (lambda w, x: np.where(np.arange(5) == 4, x, np.roll(w, -1)), WINDOW, NUMBERS),
     "flip": (lambda w, x: F(0.5) * np.flip(w) + x, WINDOW, NUMBERS),
+    "roll of rows": (lambda w, x: F(0.5) * np.roll(w, 1) + x, np.arange(3, dtype=F), TRIPLES),
+    "flip of rows": (lambda w, x: F(0.5) * np.flip(w) + x, np.arange(3, dtype=F), TRIPLES),
+    "outer product beside": (lambda h, x: (F(0.5) * h + x, np.outer(h, x)), np.ones(3, F), TRIPLES),
+    "ravel beside": (lambda h, x: (F(0.5) * h + x, (h.ravel(), x.dot(h), h.reshape(-1))), np.ones(3, F), TRIPLES),
+    "new axis beside": (lambda h, x: (F(0.5) * h + x, h[None]), np.ones(3, F), TRIPLES),
+    "new axis of a number": (lambda w, x: np.concatenate([w[1:], x[None]]), WINDOW, NUMBERS),
     "append": (lambda w, x: (np.append(w[1:], x), w.mean()), WINDOW, NUMBERS),
     "concatenated list": (lambda b, x: np.concatenate([[x + F(0.7) * b[-1]], b[:-1]]), WINDOW, NUMBERS),
     "hstack": (lambda w, x: (np.hstack([x, w[:-1]]), w.sum()), WINDOW, NUMBERS),
@@ -78,6 +84,7 @@ def level(h: Any, x: Any) -> Any:
 CASES["count by an index"] = (count, np.zeros(4, np.int64), (TRIPLES[:, 0] * 3).astype(np.int32) % 4 - 4)
 CASES["entries in place"] = (shift, np.zeros(4, F), NUMBERS)
 CASES["number in place"] = (level, F(1), NUMBERS)
+CASES["clip by keywords"] = (lambda h, x: np.clip(h + x, a_min=-1, a_max=None).clip(max=3), F(1), NUMBERS)
 CASES["choose"] = (lambda h, x: np.choose(x, [h, h + 1, 2 - h]), F(1), (np.abs(NUMBERS) * 2).astype(np.int32) % 3)
 CASES["heaviside"] = (
     lambda h, x: F(0.5) * h + np.heaviside(x, F(0.5)),
