@@ -319,18 +319,35 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         leads = {len(shape) - len(state) for shape, state in zip(init, split[2], strict=True)}
         return any(split[2]) and len(leads) > 1
 
-    # A vector and a matrix are taken as one carry first, and as vectors for each row only if that fails.
-    return sorted(splits, key=differ)
+    # A vector and a matrix are taken as one carry first, then as one for each row of both, and as vectors for each row
+    # of the matrix only if that fails.
+    one = [split for split in splits if not differ(split)]
+    for lead in range(2, len(leading_shape) + 1):
+        states = [init_shape[lead - 1 :] for init_shape in init]
+        if min(map(len, init)) >= lead - 1 and len(set(map(len, states))) > 1:
+            one += _check_states(tuple(leading_shape[:lead]), xs, init, states, resolved_axis)
+    return one + list(filter(differ, splits))
 
 
 def _check_split(
     shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, axis: int
 ) -> list[Split]:
-    """Return the split with this leading shape, if init broadcasts to its other axes."""
+    """Return the split with this leading shape and so many trailing axes of init, if there is one."""
+    states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
+    return _check_states(shape, xs, init, states, axis)
+
+
+def _check_states(
+    shape: tuple[int, ...],
+    xs: Sequence[tuple[int, ...]],
+    init: Sequence[tuple[int, ...]],
+    states: list[tuple[int, ...]],
+    axis: int,
+) -> list[Split]:
+    """Return the split with this leading shape and these states, if init broadcasts to its other axes."""
     if axis >= len(shape):
         return []
     others = shape[:axis] + shape[axis + 1 :]
-    states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
     for init_shape, state in zip(init, states, strict=True):
         lead = init_shape[: len(init_shape) - len(state)]
         try:

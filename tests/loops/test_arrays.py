@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuscan as gs
 from tests.loops import oracle
 
 F = np.float32
@@ -124,3 +125,15 @@ def test_unsigned_carries_take_negative_python_numbers_as_numpy_does(dtype: Any)
         return np.clip(c + np.where(x, 1, -1), 0, 3)
 
     assert oracle.check_loop(counter, dtype(1), taken, "clamp").ys.dtype == dtype
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_each_row_has_a_vector_and_a_matrix_of_its_own(rows: int) -> None:
+    """Pass as many carries of two arrays as xs has rows: the arrays have as many axes before those of the carry."""
+    rng = np.random.default_rng(rows)
+    vectors, matrices, xs = (rng.normal(size=shape).astype(F) for shape in ((rows, 2), (rows, 2, 2), (30, rows, 2)))
+    found = gs.loop(kalman, (vectors, F(0.1) * matrices), xs, device="numpy")
+    for row in range(rows):
+        carry, ys = oracle.run(kalman, (vectors[row], F(0.1) * matrices[row]), xs[:, row])
+        part = (tuple(array[row] for array in found.carry), found.ys[:, row])
+        oracle.check(part, (carry, ys))
