@@ -45,6 +45,17 @@ def begun_again(c: Any, x: Any) -> Any:
     return (np.where(x[2], F(0.3), p / (p + q)), np.where(x[2], F(0.7), q / (p + q))), None
 
 
+def divided_before(a: Any, e: Any) -> Any:
+    """Normalise first, then move and weigh."""
+    a = a / a.sum()
+    return (MOVES.T @ a) * np.array([e[0], e[1], e[1]]), a[0] - a[1] / 2
+
+
+def difference(c: Any, e: Any) -> Any:
+    (p, q), _ = hidden_markov(c, e)
+    return (p - q / 2) / 2, q
+
+
 def of_an_array(a: Any, e: Any) -> Any:
     a = (MOVES.T @ a) * np.array([e[0], e[1], e[1]])
     return a / np.sum(a), None
@@ -74,6 +85,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "the largest": (by_the_largest, HALF, LIKELIHOODS),
     "begun again": (begun_again, HALF, (*LIKELIHOODS, STARTS)),
     "an array": (of_an_array, np.full(3, 1 / 3, F), LIKELIHOODS),
+    "divided before": (divided_before, np.full(3, 1 / 3, F), LIKELIHOODS),
+    "difference of quotients": (difference, HALF, LIKELIHOODS),
     "quaternion": (quaternion, (F(1), F(0), F(0), F(0)), RATES),
     "direction": (direction, np.array([1, 0], F), RATES),
     "perspective": (perspective, (F(0.1), F(0.2)), LIKELIHOODS),

@@ -96,7 +96,7 @@ def derive(part: StepPart) -> LoopStage:
     if len(results) < 2 or len({node.scalar for node in part.states}) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(results[0], rank=-1)
     condition, values, quotients = _split_choice(part)
-    pairs = [_split_quotient(node) for node in quotients]
+    pairs = [_split_quotient(part, node) for node in quotients]
     numerators, divisor = [above for above, _ in pairs], pairs[0][1]
     if any(below is not divisor for _, below in pairs) or not part.varies(divisor):
         raise LeavesClassError(results[0], rank=-1)
@@ -183,18 +183,34 @@ def _split_choice(part: StepPart) -> tuple[Node | None, list[Node], list[Node]]:
     return condition, sides[0], sides[1]
 
 
-def _split_quotient(node: Node) -> tuple[Node, Node]:
-    """Return the numerator and the divisor of a quotient, or of a product with an inverse."""
+def _split_quotient(part: StepPart, node: Node) -> tuple[Node, Node]:
+    """Return the numerator and the divisor of a quotient, or of a combination of quotients by one number.
+
+    Raises:
+        LeavesClassError: it is none.
+    """
     if node.op == "cast":
-        return _split_quotient(node.args[0])
-    if node.op == "divide":
-        return node.args[0], node.args[1]
-    if node.op == "multiply":
-        for number, inverse in (node.args, node.args[::-1]):
-            if inverse.op == "divide" and inverse.args[0].equals(1):
-                return number, inverse.args[1]
-            if inverse.op == "reciprocal":
-                return number, inverse.args[0]
+        return _split_quotient(part, node.args[0])
+    if node.op in ("add", "subtract"):
+        (left, divisor), (right, other) = (_split_quotient(part, term) for term in node.args)
+        if other is divisor:
+            return part.apply(node.op, (left, right), node.scalar), divisor
+    elif node.op == "divide":
+        above, below = node.args
+        if part.varies(below):
+            return above, below
+        numerator, divisor = _split_quotient(part, above)
+        return part.apply("divide", (numerator, below), node.scalar), divisor
+    elif node.op == "multiply":
+        for number, quotient in (node.args, node.args[::-1]):
+            if quotient.op == "reciprocal":
+                return number, quotient.args[0]
+            if quotient.op == "divide" and quotient.args[0].equals(1):
+                return number, quotient.args[1]
+        for factor, quotient in (node.args, node.args[::-1]):
+            if not part.varies(factor):
+                numerator, divisor = _split_quotient(part, quotient)
+                return part.apply("multiply", (factor, numerator), node.scalar), divisor
     raise LeavesClassError(node, rank=-1)
 
 

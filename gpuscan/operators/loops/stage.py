@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from gpuscan.array_types import AnyArray
+from gpuscan.elements import Scalar
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
@@ -99,6 +100,13 @@ class StepPart:
 
     def varies(self, node: Node) -> bool:
         return node.index in self.varying
+
+    def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
+        """Return a node of the graph, and note whether it varies."""
+        node = self.graph.apply(op, args, scalar)
+        if any(map(self.varies, args)):
+            self.varying.add(node.index)
+        return node
 
     @cached_property
     def calculus(self) -> Calculus:
