@@ -366,6 +366,21 @@ def test_a_loop_with_bools_and_bits_is_jax_s_scan() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_a_loop_of_logsumexp_is_jax_s_scan() -> None:
+    moves, x = jnp.log(jnp.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])), jnp.ones((20, 3)) / 3
+    step: Any = lambda a, e: (jax.nn.logsumexp(a[:, None] + moves, axis=0) + e, a[0])  # noqa: E731
+    found, wanted = gpuscan.jax.loop(step, jnp.zeros(3), x), jax.lax.scan(step, jnp.zeros(3), x)
+    for ours, theirs in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_refusal_names_the_operation_and_not_shapes_that_gpuscan_tried() -> None:
+    moves = jnp.eye(3)
+    step: Any = lambda v, e: (jnp.min(v[:, None] + moves, axis=0) + e, jnp.sort(v))  # noqa: E731
+    with pytest.raises(gs.OperatorError, match="primitive 'sort'"):
+        gpuscan.jax.loop(step, jnp.zeros(3), jnp.ones((4, 3)))
+
+
 def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
     untyped: Any = gpuscan.jax.loop
     with pytest.raises(gs.LoopError, match=r"np\.tanh"):

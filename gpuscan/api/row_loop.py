@@ -191,8 +191,9 @@ def row_loop(
             )  # fmt: skip
             _try(traced, dtypes)
         except Exception as error:
-            # The step may not take arrays of other lengths than its own, in whatever way it says so.
-            refusal = refusal or error
+            # The step may not take arrays of other lengths than its own, in whatever way it says so. The last try has
+            # the fewest made-up lengths, so its error is the user's.
+            refusal = error
             continue
         return traced if loop_key is None else _loops.keep(loop_key, traced)
     if isinstance(refusal, (GpuscanError, TypeError)):

@@ -346,7 +346,7 @@ def name_of_function(function: Any) -> str:
 
 REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.minimum: np.min, np.maximum: np.max}
 METHODS = {np.sum, np.prod, np.mean, np.min, np.max, np.any, np.all, np.clip, np.round, np.copy, np.conj, np.swapaxes}
-METHODS |= {np.squeeze, np.transpose, np.reshape, np.ravel, np.dot}
+METHODS |= {np.squeeze, np.transpose, np.reshape, np.ravel, np.dot, np.argmax, np.argmin}
 
 
 def find_scalar(dtype: Any) -> Scalar:

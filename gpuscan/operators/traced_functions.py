@@ -447,6 +447,31 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
     return reduce
 
 
+def _position(name: str, comparison: np.ufunc) -> Callable[..., Traced]:
+    """Return the function that gives the index of the first entry that no other one exceeds. NaN exceeds numbers."""
+
+    def find(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
+        if axis is None and a.graph.whole:
+            a.note_number()
+            a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
+        axis = _axis(name, a, axis)
+        lines = [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
+        best, position = lines[0], full_like(lines[0], 0, dtype=np.int64)
+        for index, line in enumerate(lines[1:], 1):
+            exceeds: Any = comparison(line, best)
+            if a.scalar.kind == "float":
+                exceeds = exceeds | (np.isnan(line) & ~np.isnan(best))
+            best, position = where(exceeds, line, best), where(exceeds, np.int64(index), position)
+        nodes = position.nodes if keepdims else np.squeeze(position.nodes, axis)
+        return Traced(a.graph, np.asarray(nodes, object), position.scalar)
+
+    return find
+
+
+register_form(np.argmax)(_position("np.argmax", np.greater))
+register_form(np.argmin)(_position("np.argmin", np.less))
+
+
 @register_form(np.mean)
 def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Number:
     if a.scalar.kind not in ("float", "complex"):

@@ -29,6 +29,18 @@ def largest(h: Any, x: Any) -> Any:
     return h, h.max()
 
 
+def forward(a: Any, x: Any) -> Any:
+    terms = a[:, None] + np.log(WEIGHTS)
+    largest = terms.max(axis=0)
+    a = largest + np.log(np.abs(np.exp(terms - largest).sum(axis=0))) + x
+    return a, a[0] + np.log(np.exp(a[1] - a[0]) + np.exp(a[2] - a[0]))
+
+
+def viterbi(v: Any, x: Any) -> Any:
+    costs = v[:, None] + WEIGHTS
+    return np.min(costs, axis=0) + x, np.argmin(costs, axis=0)
+
+
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "outer product": (lambda s, x: F(0.9) * s + np.outer(x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
     "delta rule": (delta_rule, MEMORY, (PAIRS, TRIPLES)),
@@ -56,7 +68,14 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
         np.zeros(3, F),
         TRIPLES,
     ),
+    "forward algorithm by the largest": (forward, np.zeros(3, F), TRIPLES),
     "Viterbi": (lambda v, x: np.minimum.reduce(v[:, None] + WEIGHTS) + x, np.zeros(3, F), TRIPLES),
+    "Viterbi with the choices": (viterbi, np.zeros(3, F), TRIPLES),
+    "position of the largest": (
+        lambda h, x: (x, (h.argmax(), np.argmax(h > 0), np.argmin(h, axis=0, keepdims=True))),
+        np.zeros(3, F),
+        np.where(TRIPLES > 1, np.nan, np.round(TRIPLES)).astype(F),
+    ),
     "shape": (lambda h, x: h * F(1 / np.shape(h)[0]) + x, np.zeros(3, F), TRIPLES),
 }
 

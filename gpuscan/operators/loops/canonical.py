@@ -5,8 +5,8 @@
   and ``x + 1``. It keeps NaN as well.
 - A shift register, ``(s << k) | x`` with x from 0 to 2**k - 1, is ``(s << k) + x``: the lowest k bits of the shifted
   number are 0.
-- ``m + np.log(np.exp(u - m) + np.exp(v - m))`` with ``m = np.maximum(u, v)``, and
-  ``m + np.log1p(np.exp(-np.abs(u - v)))``, are ``np.logaddexp(u, v)``.
+- ``m + np.log(np.exp(u - m) + np.exp(v - m))`` for any m, also with more terms, and
+  ``np.maximum(u, v) + np.log1p(np.exp(-np.abs(u - v)))``, are ``np.logaddexp(u, v)``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
             new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
             new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
         elif (terms := _log_terms(node)) is not None:
-            new = graph.apply("logaddexp", [rewritten[term] for term in terms], node.scalar)
+            new, *others = (rewritten[term] for term in terms)
+            for other in others:
+                new = graph.apply("logaddexp", (new, other), node.scalar)
         elif _is_register(node, intervals):
             new = graph.apply("add", [rewritten[arg] for arg in node.args], node.scalar)
         elif all(rewritten[arg] is arg for arg in node.args):
@@ -86,24 +88,36 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
     return [rewritten[node] for node in results]
 
 
-def _log_terms(node: Node) -> tuple[Node, ...] | None:
-    """Return u and v if a sum computes ``np.logaddexp(u, v)`` by their maximum; None if it does not."""
+def _log_terms(node: Node) -> Sequence[Node] | None:
+    """Return u and v, or more terms, if a sum computes their ``np.logaddexp``; None if it does not."""
     if node.op != "add" or node.scalar.kind != "float":
         return None
-    for largest, rest in (node.args, node.args[::-1]):
-        terms: list[Node] = []
-        if rest.op == "log" and rest.args[0].op == "add":
-            powers = [arg.args[0] for arg in rest.args[0].args if arg.op == "exp"]
-            terms = [arg.args[0] for arg in powers if arg.op == "subtract" and arg.args[1] is largest]
-        elif rest.op == "log1p":
+    for shift, rest in (node.args, node.args[::-1]):
+        if rest.op == "log":
+            terms = _powers_over(shift, rest.args[0])
+            if terms is not None and len(terms) > 1:
+                return terms
+        if rest.op == "log1p" and shift.op == "maximum":
             inner, ops = rest, []
             while inner.op in ("log1p", "exp", "negative", "absolute"):
                 ops.append(inner.op)
                 (inner,) = inner.args
             is_distance = ops == ["log1p", "exp", "negative", "absolute"] and inner.op == "subtract"
-            terms = list(inner.args) if is_distance else []
-        if largest.op == "maximum" and len(terms) == 2 and set(terms) == set(largest.args):
-            return largest.args
+            if is_distance and set(inner.args) == set(shift.args):
+                return shift.args
+    return None
+
+
+def _powers_over(shift: Node, node: Node) -> list[Node] | None:
+    """Return u, v and so on if a node computes ``np.exp(u - shift) + np.exp(v - shift) + …``; None if it does not."""
+    if node.op == "add":
+        left, right = (_powers_over(shift, arg) for arg in node.args)
+        return None if left is None or right is None else left + right
+    if node.op == "absolute":
+        # A sum of powers is not negative. JAX's logsumexp takes its absolute value.
+        return _powers_over(shift, node.args[0])
+    if node.op == "exp" and node.args[0].op == "subtract" and node.args[0].args[1] is shift:
+        return [node.args[0].args[0]]
     return None
 
 
