@@ -207,8 +207,7 @@ class CallKey:
         if value_type is slice:
             return slice, self.of(value.start), self.of(value.stop), self.of(value.step)
         if isinstance(value, Operator):
-            # Named operators never change; what others close over may.
-            return value, function_key(value.function) if value.kinds is None and value.function else None
+            return self._of_operator(value)
         if value_type is np.ufunc:
             name = name_of_ufunc(value)
             return (np.ufunc, value) if name is None else (str, name)
@@ -224,6 +223,15 @@ class CallKey:
         if part is None:
             raise _NoKeyError
         return part
+
+    def _of_operator(self, operator: Operator) -> Hashable:
+        # Named operators never change; what others close over may. Those that a caller makes again are equal.
+        function = operator.function
+        own = None if operator.kinds is not None or function is None else function_key(function)
+        if own is None and function is not None:
+            return operator
+        source = operator.wgsl, operator.helpers
+        return Operator, operator.name, own, *source, operator.element_axes, self.of(operator.identity)
 
     def _of_parts(self, parts: Iterable[Any]) -> list[Hashable]:
         """Return the parts of the key for the parts of a bundle. Most bundles hold numbers, which need no calls."""

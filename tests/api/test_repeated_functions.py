@@ -10,6 +10,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import wait_for_reports
+from tests.harness.devices import count_programs
 from tests.oracle import assert_same, strategies_on
 
 N = 3001
@@ -41,6 +42,32 @@ def test_cell_of_an_earlier_call(device: gs.Device, where: str) -> None:
         before, op, assign = make()
         assert_same(gs.scan(X, op, before=before, after=before, device=call_device), wanted * 2)
         assign(7)
+
+
+def test_operators_that_are_made_again(device: gs.Device) -> None:
+    """Assert that equal operators share a program, and that others have results of their own."""
+    x = device.asarray(X)
+
+    def scan_with(step: int, identity: object, axes: int) -> Any:
+        op = gs.operator(lambda l, r: l + r + step, identity=identity, element_axes=axes)
+        return gs.scan(x.reshape(-1, 1) if axes else x, op, axis=0, exclusive=True).numpy().reshape(-1)
+
+    def scan_in_wgsl(text: str, helpers: str) -> Any:
+        source = f"fn combine(a: Element, b: Element) -> Element {{ return {text}; }}"
+        return gs.scan(x, gs.wgsl_operator(source, identity=0, helpers=helpers)).numpy()
+
+    sums = np.cumsum(X, dtype=np.int32)[:-1]
+    for _ in range(4):
+        for step, identity, axes in ((0, 0, 0), (1, -1, 0), (0, np.int32(5), 0), (1, 0, 1), (0, np.array([7]), 1)):
+            wanted = np.concatenate([np.reshape(identity, 1), sums + step * np.arange(N - 1)])
+            assert_same(scan_with(step, identity, axes), wanted.astype(np.int32))
+    known = count_programs(device)
+    scan_with(1, -1, 0)
+    assert count_programs(device) == known
+    for _ in range(3):
+        assert_same(scan_in_wgsl("f(a + b)", "fn f(x: i32) -> i32 { return x; }"), np.cumsum(X, dtype=np.int32))
+        found = scan_in_wgsl("f(a, b)", "fn f(x: i32, y: i32) -> i32 { return max(x, y); }")
+        assert_same(found, np.maximum.accumulate(X))
 
 
 def test_functions_that_count(device: gs.Device) -> None:
