@@ -96,6 +96,9 @@ class LoopArguments:
             if isinstance(leaf, Array):
                 numbers += [None] * field.count
                 continue
+            if not field.shape:
+                numbers.append(leaf)
+                continue
             flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count)
             numbers += [flat[..., index] for index in range(field.count)]
         return numbers

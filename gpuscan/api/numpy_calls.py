@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.launches import MAX_ARRAY_BYTES, dtypes_to_upload, is_array, replace_leaves
+from gpuscan.api.launches import MAX_OPERAND_BYTES, dtypes_to_upload, is_array, replace_leaves
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.unknown_length_array import read_arrays
 from gpuscan.array_types import AnyArray
@@ -209,7 +209,7 @@ def _find_arrays(
 def _is_long(value: object) -> bool:
     """Return True for arrays of NumPy that are all too long to be parameters of a program."""
     arrays: list[AnyArray] = []
-    return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_ARRAY_BYTES
+    return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_OPERAND_BYTES
 
 
 def _device_of(array: DeviceArray) -> object:

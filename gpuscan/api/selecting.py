@@ -526,12 +526,12 @@ def _interpolate(device: OpenedDevice, rows: SomeArray, indices: Any, weight: An
     if weight is None:
         result = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
     else:
-        weights = weight.astype(wide).reshape(count, *[1] * (first.ndim - 1))
-        result = map_arrays(_between, first, second, last, new_array(device, weights))
+        weights = new_array(device, weight.astype(wide)).reshape(count, *[1] * (first.ndim - 1))
+        result = map_arrays(_between, first, second, last, weights)
     return result.astype(dtype, copy=False)
 
 
-@launchable_with("indices", "weight", data=["indices", "weight"])
+@launchable_with("indices", "weight", data=["indices", "weight"], counts=["lead"])
 def _quantiles_on_device(
     array: Array,
     indices: Any,

@@ -317,10 +317,18 @@ def _write_short(context: DeviceContext, buffer: wgpu.GPUBuffer, array: AnyArray
 def upload_changing(
     context: DeviceContext, content: bytes | Expression, shape: tuple[int, ...], dtype: AnyDType
 ) -> DeviceArray:
-    """Return an array on the device with these bytes. For other floats of the call, an expression gives others."""
-    array = upload_array(context, np.ndarray(shape, dtype, present(content)))
+    """Return an array on the device with these bytes. For other floats of the call, an expression gives others.
+
+    If the lengths are sizes, calls of other sizes have arrays of other lengths.
+    """
+    array = upload_array(context, np.ndarray(concrete(shape), dtype, present(content)))
     if isinstance(content, Expression) and (recording := context.recording) is not None:
-        recording.constant(array.buffer, array._owner, content)
+        owner: Any = array._owner
+        if has_size(shape):
+            nbytes = prod(shape) * dtype.itemsize
+            owner = SizedAllocation(owner, nbytes, (owner.usage_and_size[0], apply(context.pool.size_of, nbytes)))
+            array = DeviceArray(context, array.buffer, shape, dtype, 0, owner)
+        recording.constant(array.buffer, owner, content)
     return array
 
 

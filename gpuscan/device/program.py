@@ -325,7 +325,9 @@ class ProgramTemplate:
         (items, constants, owners, outputs, scratch, runs, validation_flags, nbytes), form, numbers = filled
         constants, owners = list(constants), list(owners)
         for index, content in enumerate(constants):
-            if type(content) is bytes and owners[index] is None:
+            if type(content) is tuple:
+                constants[index] = ChangingConstant(*content)
+            elif type(content) is bytes and owners[index] is None:
                 constants[index] = context.uniform(content).buffer
             elif type(content) is bytes:
                 owners[index] = context.words(content)
@@ -441,9 +443,11 @@ class Recording:
         """
         if isinstance(content, Expression) and content.parameters is not self.parameters:
             content = None  # they are of another call, and a part of this one's key
+        size = buffer.size
         if isinstance(owner, SizedAllocation):
-            owner = owner.base
-        self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
+            owner, (_, size) = owner.base, owner.usage_and_size
+        slot = self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
+        slot.size = size
 
     def begin(self, run_descriptor: RunDescriptor, run: RunBuffers) -> None:
         """Note that a run begins."""
@@ -574,11 +578,15 @@ class Recording:
         return SlotCopy(source, step.source_offset, destination, step.destination_offset, step.size)
 
 
-def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingConstant | Size | bytes:
-    """Return what stands for a constant in a program: its buffer, or what gives it other contents."""
+def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingConstant | tuple[int, int] | Size | bytes:
+    """Return what stands for a constant in a program: its buffer, or what gives it other contents.
+
+    A `ChangingConstant` of a size that is unknown is its arguments.
+    """
     if isinstance(slot.content, Expression):
         assert slot.buffer is not None
-        return ChangingConstant(slot.buffer.size, slot.buffer.usage)
+        size: Any = slot.size
+        return (size, slot.buffer.usage) if type(size) is Size else ChangingConstant(size, slot.buffer.usage)
     return slot.buffer if slot.content is None else slot.content
 
 

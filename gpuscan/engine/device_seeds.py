@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
 
-# The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned.
-MAX_PARAMETER_BYTES = 1 << 16
+# The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned:
+# these are four fields of the longest arrays that are parameters.
+MAX_PARAMETER_BYTES = 1 << 18
 
 
 def seeds_by_rows(problem: Problem) -> Problem:

@@ -48,6 +48,8 @@ _MAX_TEMPLATES = 64
 # `_RETRY`-th call is recorded.
 _MAX_FAILURES = 3
 _RETRY = 64
+# The most values that choose among the programs of a key. Of more, the programs that were known are not used again.
+_MAX_REVEALED = 256
 # How many programs in a row are recorded for any sizes, although no call of other sizes can use them.
 _MAX_UNUSED = 16
 
@@ -67,10 +69,10 @@ def launch_or_record(
     Args:
         key: equal for calls that submit the same over other arrays, for some sizes and some floats.
         sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any; then
-            the integers of arguments that are sizes.
+            the sizes of other arguments.
         arrays: the arrays on the device that the call reads or writes.
         compute: computes the result in the long way over these arrays, with parameters instead of the floats if
-            there are some, and with these integers of arguments; returns it, and what it was passed as `out`.
+            there are some, and with these sizes of other arguments; returns it, and what it was passed as `out`.
         out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
@@ -240,12 +242,12 @@ def _record(
         # sizes are recorded for any sizes.
         family = context.programs.find(_key_for(context, key, floats))
         trace = SizeTrace(sizes) if sizes and isinstance(family, _Family) and family.is_open else None
-        given, integer_sizes = (arrays, iter(())) if trace is None else _with_sizes(context, arrays, trace)
+        given, further_sizes = (arrays, iter(())) if trace is None else _with_sizes(context, arrays, trace)
         recording = Recording([array.buffer for array in arrays], parameters, trace)
         kernels = context.run_log.known_kernels
         context.queue.recording, context.has_sizes = recording, trace is not None
         try:
-            result, passed = compute(parameters, given, integer_sizes)
+            result, passed = compute(parameters, given, further_sizes)
         finally:
             context.queue.recording, context.has_sizes = None, False
         template = None
@@ -299,6 +301,8 @@ def _keep(
         known = variants if isinstance(variants, _Variants) else _Variants()
         revealed = {expression.structure: expression for expression in known.expressions} | parameters.revealed
         if len(revealed) > len(known.expressions):
+            if len(revealed) > _MAX_REVEALED:
+                revealed = parameters.revealed
             variants = programs.keep(key, _Variants(revealed.values(), known.integers))
         if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)

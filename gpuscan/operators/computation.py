@@ -57,7 +57,7 @@ class Computation:
         step_numbers: dict[Hashable, int] = {}
         self.values: Callable[[Sequence[object]], list[object]] = self._compute
         # For functions that take long: the bits of the last numbers, the results, and the values of all steps.
-        self._last: tuple[list[bytes], list[object], list[Any]] = [], [], []
+        self._last: tuple[list[object], list[object], list[Any]] = [], [], []
 
         def index_of(operand: object) -> int:
             if type(operand) is not Expression:
@@ -104,8 +104,8 @@ class Computation:
     def _compute_again(self, floats: Sequence[object]) -> list[object]:
         """Return the values, computed only from the numbers that are not the last ones."""
         # As `bits_of` does, without its calls: filters have ten numbers for each section.
-        bits = [
-            value.tobytes()
+        bits: list[object] = [
+            (value.shape, value.tobytes())
             if isinstance(value, _IN_NUMPY)
             else _bits(value)
             if type(value) is float

@@ -6,6 +6,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from math import prod
 from types import EllipsisType, NoneType
 from typing import Any, TypeAlias, TypeGuard
 
@@ -35,20 +36,29 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     Args:
         expression: gives the array.
+        shape: the shape, if calls with arrays of other shapes launch the same program: lengths that are sizes.
 
     Attributes:
         shape, dtype, ndim, size, nbytes: as NumPy defines them.
     """
 
-    def __init__(self, expression: Expression) -> None:
-        self.expression = expression
+    def __init__(self, expression: Expression, shape: tuple[int, ...] | None = None) -> None:
+        self._expression = expression
         array: AnyArray = expression.value  # type: ignore[assignment]
-        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
-        self.size, self.nbytes = array.size, array.nbytes
+        self.shape: tuple[int, ...] = array.shape if shape is None else shape
+        self.dtype, self.ndim, self.size = array.dtype, array.ndim, prod(self.shape)
+        self.nbytes = self.size * array.itemsize
+
+    @property
+    def expression(self) -> Expression:
+        """What gives the array, for functions that depend on its shape: sizes in it are revealed."""
+        for length in self.shape:
+            reveal(length)
+        return self._expression
 
     def astype(self, dtype: AnyDType, copy: bool = True) -> Any:
         """Return the array in another dtype."""
-        return self if dtype == self.dtype else self.derive(_as_dtype, np.dtype(dtype))
+        return self if dtype == self.dtype else self.derive_each(_as_dtype, np.dtype(dtype))
 
     def reshape(self, *shape: int) -> HostArray:
         """Return the array in another shape. One length may be -1."""
@@ -61,7 +71,10 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         if not {int, slice, EllipsisType, NoneType}.issuperset(map(type, index if type(index) is tuple else (index,))):
             return np.asarray(self)[index]
-        return self.derive(operator.getitem, index)
+        if type(index) is not int:
+            return self.derive(operator.getitem, index)
+        reveal(self.shape[0])
+        return self._derive_in(self.shape[1:], operator.getitem, index)
 
     def numbers(self) -> AnyArray:
         """Return an array of objects, with the expression of each number."""
@@ -78,6 +91,14 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         array: HostArray = _array_of(derive(function, self.expression, *constants))
         return array
 
+    def derive_each(self, function: Callable[..., AnyArray], *constants: object) -> HostArray:
+        """Return what `derive` does, of a function whose result has the shape of the array, whatever that is."""
+        return self._derive_in(self.shape, function, *constants)
+
+    def _derive_in(self, shape: tuple[int, ...], function: Callable[..., AnyArray], *constants: object) -> HostArray:
+        derived = derive(function, self._expression, *constants)
+        return ParameterArray(derived, shape) if isinstance(derived, Expression) else self.derive(function, *constants)
+
     def number(self) -> Any:
         """Return the number of an array of one number."""
         number = derive(_number, self.expression)
@@ -91,7 +112,8 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def content(self) -> bytes | Expression:
         """The bytes of the array, filled up with zeros to whole words."""
-        return derive(_bytes_of, self.expression)
+        content = derive(_bytes_of, self._expression)
+        return content if isinstance(content, Expression) else derive(_bytes_of, self.expression)
 
     def __array__(self, dtype: AnyDType | None = None, copy: bool | None = None) -> AnyArray:
         # The parameters themselves are revealed. The function that gives the array may be another object at each call.
@@ -236,8 +258,11 @@ def broadcast_array(array: HostArray, shape: tuple[int, ...]) -> Any:
 
 
 def arrays_hold(predicate: Callable[..., object], *arrays: HostArray) -> bool:
-    """Return what a predicate of all numbers of some arrays says. Of parameters, nothing else is revealed."""
-    unknown = [array.expression for array in arrays if isinstance(array, ParameterArray)]
+    """Return what a predicate of all numbers of some arrays says. Of parameters, nothing else is revealed.
+
+    The predicate takes arrays of any shapes.
+    """
+    unknown = [array._expression for array in arrays if isinstance(array, ParameterArray)]
     if len(unknown) < len(arrays):
         return bool(predicate(*map(np.asarray, arrays)))
     return reveal(derive(_truth(predicate), *unknown)) is True

@@ -437,7 +437,7 @@ def initial_rows(
         if on_device:
             cast = value
         elif unknown is not None:
-            cast = unknown.derive(as_scalars, f.scalar, "initial")
+            cast = unknown.derive_each(as_scalars, f.scalar, "initial")
         else:
             cast = as_scalars(as_array(value), f.scalar, "initial")
         if not rows_shape and cast.shape == (1, *f.shape):

@@ -15,6 +15,7 @@ import pytest
 from numpy import float32
 
 import gpuscan as gs
+from gpuscan.engine import kept_programs
 from tests.api.test_threads import at_once
 from tests.harness.builds import assert_launches
 from tests.harness.calls import EACH_RESULT, EACH_STAGE, FIRST, Counted, assign, count_stages, results_of
@@ -380,6 +381,27 @@ def test_operators_that_return_floats(device: gs.Device) -> None:
         first, second = gs.scan((a, a), lambda l, r, k=k: (np.maximum(l[0], r[0]), k))
         assert_same(first.numpy(), np.maximum.accumulate(X))
         assert_same(second.numpy()[1:], np.full(len(X) - 1, k, np.float32))
+
+
+def test_many_decisions(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert right results although more decisions depend on the floats of a key than are remembered."""
+    monkeypatch.setattr(kept_programs, "_MAX_REVEALED", 2)
+    x = np.arange(100, dtype=np.float32)
+    a, rng = device.asarray(x), np.random.default_rng(5)
+
+    def add_steps(factor: float) -> Any:
+        def add(v: Any) -> Any:
+            for step in range(4):
+                v = v + 1 if factor > step else v
+                if factor > 3 - step:
+                    break
+            return v + factor
+
+        return add
+
+    for factor in rng.choice([-0.5, 0.5, 1.5, 2.5, 3.5], 40):
+        function = add_steps(float(factor))
+        assert_same(gs.map(function, a).numpy(), gs.map(function, x, device="numpy"), factor)
 
 
 def test_integers_that_change_beside_floats(device: gs.Device) -> None:

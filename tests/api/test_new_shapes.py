@@ -1,0 +1,175 @@
+"""Calls with short arrays of NumPy of new shapes: they launch the programs of calls with other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan import signal
+from tests.harness.calls import (
+    EACH_RESULT,
+    EACH_STAGE,
+    FIRST,
+    NEW_EACH_RESULT,
+    NEW_EACH_STAGE,
+    NEW_FIRST,
+    Counted,
+    results_of,
+)
+from tests.oracle import affine, assert_same
+
+
+def whole(number: int, *shape: int) -> Any:
+    """Return small integers as float32, so that sums are exact in any order."""
+    return np.random.default_rng(number).integers(-4, 5, shape).astype(np.float32)
+
+
+# Calls with rows and with as many values, and with the device "numpy" if the rows are NumPy's.
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "scan": lambda x, v, on: gs.scan(x, axis=1, initial=v, **on),
+    "scan of doubles": lambda x, v, on: gs.scan(x, axis=1, initial=v.astype(np.float64), **on),
+    "scan of integers": lambda x, v, on: gs.scan(x.astype(np.int32), axis=1, initial=v.astype(np.int64), **on),
+    "exclusive scan": lambda x, v, on: gs.scan(x, "maximum", axis=1, exclusive=True, initial=v, **on),
+    "backward scan": lambda x, v, on: gs.scan(x, axis=1, reverse=True, initial=v, **on),
+    "scan with a column": lambda x, v, on: gs.scan(x, axis=0, initial=v[:1], **on),
+    "pairs": lambda x, v, on: gs.scan((x, x), affine, axis=1, initial=(v, -v), **on),
+    "reduce": lambda x, v, on: gs.reduce(x, axis=1, initial=v, **on),
+    "reduce float16": lambda x, v, on: gs.reduce(x.astype(np.float16), axis=1, initial=v.astype(np.float16), **on),
+    "gates": lambda x, v, on: gs.linear_recurrence(np.sign(v)[:, None], x, axis=1, initial=v, **on),
+    "loop": lambda x, v, on: gs.loop(lambda h, x: x - h, v, x, axis=1, **on)[:2],
+    "loop of a maximum": lambda x, v, on: gs.loop(lambda h, x: np.maximum(h, x), np.abs(v), x, axis=1, **on)[:2],
+    "loop step by step": lambda x, v, on: gs.loop(lambda h, x: x - h, v, x, axis=1, method="sequential", **on)[:2],
+    "loop of vectors": lambda x, v, on: gs.loop(lambda h, x: x + h[::-1], np.stack([v, -v], 1), x, axis=1, **on)[:2],
+    "sum with a column": lambda x, v, on: x + v[:, None],
+    "where": lambda x, v, on: np.where(x > 0, v[:, None], x),
+    "clip": lambda x, v, on: np.clip(x, -np.abs(v)[:, None] - 1, 2),
+    "assigned": lambda x, v, on: assigned(x, v),
+    "quantiles": lambda x, v, on: gs.quantile(x, np.sort(np.abs(v)) / 8, **on),
+    "histogram of edges": lambda x, v, on: gs.histogram(x, np.unique(v), **on)[0],
+    "filter": lambda x, v, on: filtered(x, v),
+    "convolution": lambda x, v, on: convolved(x[:3], v),
+    "taken": lambda x, v, on: np.take(x, np.abs(v).astype(np.int32), axis=1),
+}
+
+
+def assigned(x: Any, v: Any) -> Any:
+    """Return the rows after values were assigned to a column of them."""
+    out = x.copy()
+    out[:, 3] = v
+    return out
+
+
+def filtered(x: Any, v: Any) -> Any:
+    """Return what a filter with a state for each row makes of the rows, and the last states."""
+    if isinstance(x, gs.Array):
+        return signal.lfilter([1.0, 2.0], [1.0, -1.0], x, axis=1, zi=v[:, None])
+    y, state = np.zeros_like(x), v
+    for t in range(x.shape[1]):
+        y[:, t] = x[:, t] + state
+        state = 2 * x[:, t] + y[:, t]
+    return y, state[:, None]
+
+
+def convolved(x: Any, v: Any) -> Any:
+    """Return the convolution of the rows with the values."""
+    if isinstance(x, gs.Array):
+        return signal.lfilter(v, [1.0], x, axis=1)
+    return np.stack([np.convolve(row, v)[: len(row)] for row in x])
+
+
+# These need a program for each number of rows.
+BY_SHAPE = {"loop of vectors"}
+
+
+# Calls with as many values as rows, or about so.
+LONG: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "scan": CALLS["scan of integers"],
+    "reduce": lambda x, v, on: gs.reduce(x, axis=1, initial=v.astype(np.float64), **on),
+    "recurrence": lambda x, v, on: gs.linear_recurrence(np.sign(x), x, axis=1, initial=v.astype(np.float64), **on),
+    "loop": lambda x, v, on: gs.loop(lambda h, x: x - h, v, x, axis=1, **on)[:2],
+    "loop of integers": lambda x, v, on: gs.loop(
+        lambda h, x: (h + x) % 7, np.abs(v).astype(np.int64), np.abs(x).astype(np.int32), axis=1, **on
+    )[:2],
+    "quantiles": CALLS["quantiles"],
+    "histogram of edges": lambda x, v, on: gs.histogram(x, np.sort(v), **on)[0],
+}
+
+
+@pytest.mark.usefixtures("without_collections")
+@pytest.mark.parametrize("name", LONG)
+def test_values_for_many_rows(device: gs.Device, name: str) -> None:
+    """Assert that hundreds of values are parameters of a program as few values are."""
+    call, counts = LONG[name], []
+    x = whole(0, 900, 16)
+    a = device.asarray(x)
+    for number in range(8):
+        rows = 900 - 300 * (number == 5)
+        values = whole(number, rows)
+        values[:2] = -4, 4
+        results: list[Any] = []
+        counts.append(Counted().of(lambda: results.append(call(a[:rows], values, {}))))  # noqa: B023
+        wanted = results_of(call(x[:rows], values, {"device": "numpy"}))
+        for got, expected in zip(results_of(results[0]), wanted, strict=True):
+            assert_same(got, expected.astype(got.dtype), name)
+    with device.profile() as profile:
+        call(a, whole(0, 900), {})
+    # To write values takes as much as a stage. NumPy computes what quantiles and edges mean.
+    stages, more = len(profile.spans) + 1, 120 if name in ("quantiles", "histogram of edges") else 0
+    assert min(counts[-2:]) <= FIRST + EACH_STAGE * stages + EACH_RESULT * (len(wanted) - 1) + more, counts
+
+
+@pytest.mark.usefixtures("without_collections")
+@pytest.mark.parametrize("name", CALLS)
+def test_new_shapes(device: gs.Device, name: str) -> None:
+    """Assert that values of each shape give their own results, and that soon none needs another program."""
+    call, counts = CALLS[name], []
+    x = whole(0, 64, 16)
+    a = device.asarray(x)
+    shapes = [*range(3, 9), 5, 4, 5, 33, 12, 3, 47, 61, 7, *range(20, 30)]
+    for number, rows in enumerate(shapes):
+        values = whole(number, rows)
+        values[0], values[-1] = -4, 4
+        results: list[Any] = []
+        counts.append(Counted().of(lambda: results.append(call(a[:rows], values, {}))))  # noqa: B023
+        wanted = results_of(call(x[:rows], values, {"device": "numpy"}))
+        for got, expected in zip(results_of(results[0]), wanted, strict=True):
+            assert_same(got, expected.astype(got.dtype), (name, rows))
+    with device.profile() as profile:
+        call(a[:31], whole(1, 31), {})
+    most = NEW_FIRST + NEW_EACH_STAGE * len(profile.spans) + NEW_EACH_RESULT * (len(wanted) - 1)
+    assert name in BY_SHAPE or sorted(counts[-10:])[5] <= most, counts
+
+
+def test_equal_bytes_of_several_shapes(device: gs.Device) -> None:
+    """Assert that values of equal bytes mean what their shape says, also if programs for both shapes are known."""
+    x, values = whole(0, 6, 6, 5), whole(1, 12)
+    a = device.asarray(x)
+    for _ in range(3):
+        for rows, columns in ((2, 6), (6, 2), (3, 4), (4, 3)):
+            part, initial = x[:rows, :columns], values.reshape(rows, columns)
+            for op in ("add", "maximum"):
+                got = gs.scan(a[:rows, :columns], op, axis=2, initial=initial).numpy()
+                assert_same(got, gs.scan(part, op, axis=2, initial=initial, device="numpy"))
+            gates = np.sign(initial)[..., None]
+            got = gs.linear_recurrence(gates, a[:rows, :columns], axis=2).numpy()
+            assert_same(got, gs.linear_recurrence(gates, part, axis=2, device="numpy"))
+            got = gs.loop(lambda h, x: np.minimum(h - 1, x), initial, a[:rows, :columns], axis=2)[0].numpy()
+            assert_same(got, gs.loop(lambda h, x: np.minimum(h - 1, x), initial, part, axis=2, device="numpy")[0])
+
+
+def test_one_program_for_many_shapes(own_device: gs.Device) -> None:
+    """Assert that new shapes fill neither the cache of programs nor the memory of the device."""
+    a = own_device.asarray(whole(0, 128, 16))
+
+    def scan_all() -> int:
+        for rows in range(3, 120):
+            gs.scan(a[:rows], axis=1, initial=whole(rows, rows))
+        own_device.synchronize()
+        return own_device.memory_usage().bytes_reserved
+
+    scan_all()
+    assert scan_all() == scan_all()
