@@ -34,7 +34,7 @@ U = TypeVar("U")
 
 
 @takes_numpy("q", "k", "v", "g", "beta", "initial_state")
-@launchable_with("scale")
+@launchable_with("scale", data=["q", "k", "v", "g", "beta", "initial_state"])
 def gated_delta_rule(
     q: object,
     k: object,
@@ -90,7 +90,7 @@ def gated_delta_rule(
 
 
 @takes_numpy("q", "k", "v", "g", "beta", "grad_o", "initial_state", "grad_final_state")
-@launchable_with("scale")
+@launchable_with("scale", data=["q", "k", "v", "g", "beta", "grad_o", "initial_state", "grad_final_state"])
 def gated_delta_rule_vjp(
     q: object,
     k: object,
@@ -143,7 +143,7 @@ def gated_delta_rule_vjp(
 
 
 @takes_numpy("q", "k", "v", "g", "initial_state")
-@launchable_with("scale")
+@launchable_with("scale", data=["q", "k", "v", "g", "initial_state"])
 def gated_linear_attention(
     q: object,
     k: object,
@@ -190,7 +190,7 @@ def gated_linear_attention(
 
 
 @takes_numpy("q", "k", "v", "g", "grad_o", "initial_state", "grad_final_state")
-@launchable_with("scale")
+@launchable_with("scale", data=["q", "k", "v", "g", "grad_o", "initial_state", "grad_final_state"])
 def gated_linear_attention_vjp(
     q: object,
     k: object,

@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import SomeArray, arrays_on_device, as_some_array, in_dtype
 from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @takes_numpy("u", "delta", "A", "B", "C", "D", "z", "delta_bias")
-@launchable
+@launchable_with(data=["u", "delta", "A", "B", "C", "D", "z", "delta_bias"])
 def selective_scan(
     u: object,
     delta: object,
@@ -90,7 +90,7 @@ def selective_scan(
 
 
 @takes_numpy("u", "delta", "A", "B", "C", "grad_y", "D", "z", "delta_bias", "grad_last_state")
-@launchable
+@launchable_with(data=["u", "delta", "A", "B", "C", "grad_y", "D", "z", "delta_bias", "grad_last_state"])
 def selective_scan_vjp(
     u: object,
     delta: object,
@@ -142,7 +142,7 @@ def selective_scan_vjp(
     return call.gradients(as_flag("delta_softplus", delta_softplus))
 
 
-@launchable
+@launchable_with(data=["x", "dt", "A", "B", "C", "D", "z", "dt_bias"])
 def selective_state_update(
     state: Any,
     x: object,

@@ -38,6 +38,9 @@ class Arrays:
         self.groups, self.offsets = put(np.arange(N, dtype=np.uint8) % 7), put(np.array([0, 100, 300, N], np.int32))
         self.out, self.part, self.few = put(X), put(X[:100]), put(INTEGERS[:40])
         self.heads, self.decays = put(X.reshape(1, 32, 4, 8)), put(np.zeros((1, 32, 4), np.float32))
+        self.channels, self.weights = put(X.reshape(1, 32, 32)), put(X[:128].reshape(1, 4, 32))
+        self.states, self.rates = put(X[:128].reshape(1, 32, 4)), put(np.zeros((32, 4), np.float32))
+        self.token, self.weight = put(SIGNS[None, :32]), put(X[None, :4])
 
 
 # What makes a value: each time another one.
@@ -249,6 +252,18 @@ CALLS: dict[str, Call] = {
     "attention": (
         lambda a, k: gs.gated_linear_attention(a.heads, a.heads, a.heads, a.decays, scale=k, **a.on),
         "float",
+    ),
+    "attention of queries in NumPy": (
+        lambda a, x: gs.gated_linear_attention(x.reshape(1, 32, 4, 8), a.heads, a.heads, a.decays, scale=1.0, **a.on),
+        "array",
+    ),
+    "selective scan of steps in NumPy": (
+        lambda a, x: gs.selective_scan(a.channels, x.reshape(1, 32, 32), a.rates, a.weights, a.weights, **a.on),
+        "array",
+    ),
+    "selective step of a token in NumPy": (
+        lambda a, x: gs.selective_state_update(a.states.copy(), x[None], a.token, a.rates, a.weight, a.weight),
+        "row",
     ),
     "take": (lambda a, i: np.take(a.rows, i, axis=1), "indices"),
     "take_along_axis": (lambda a, i: np.take_along_axis(a.rows, i.reshape(20, 2)[:, :1], 0), "indices"),
