@@ -37,8 +37,10 @@ _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), type(N
 NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: torch is not imported here.
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
-# Arrays up to this many bytes are compared by their numbers.
+# Arrays up to this many bytes can be parameters. A trace has a node for each of their numbers.
 MAX_ARRAY_BYTES = 1024
+# Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
+_MAX_COMPARED_BYTES = 1 << 14
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
@@ -217,7 +219,7 @@ def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list
             return value_type, repr(value)
         if (value_type.__module__, value_type.__name__) in _CONSTANTS:
             return value_type, repr(value)
-        if value_type is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
+        if value_type is np.ndarray and value.nbytes <= _MAX_COMPARED_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if value_type is tuple:
         return tuple(_keys_of(value, numbers, within, floats))

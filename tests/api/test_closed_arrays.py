@@ -141,3 +141,19 @@ def test_scans(device: gs.Device) -> None:
         w[:] = number, number - 3
         found = gs.scan(a, before=lambda v: v * w[0], after=lambda v: v + w[1])
         assert_same(found.numpy(), np.cumsum(X * w[0], dtype=np.float32) + w[1])
+
+
+def test_long_tables(device: gs.Device) -> None:
+    """Assert that a function of a table launches a program, and computes with the numbers that the table has now."""
+    a, table, calls = device.asarray(X), np.zeros(1000, np.float32), []
+
+    def add_entries(v: Any) -> Any:
+        return v + table[3] * table[999]
+
+    for number in range(12):
+        if number % 4 == 0:
+            table[3], table[999] = number + 1, number - 5
+        results: list[Any] = []
+        calls.append(Counted().of(lambda into=results: into.append(gs.map(add_entries, a))))  # type: ignore[misc]
+        assert_same(results[0].numpy(), X + (number // 4 * 4 + 1) * np.float32(number // 4 * 4 - 5))
+    assert calls[-1] <= FIRST + NEW_ARRAY, calls
