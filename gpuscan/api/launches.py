@@ -19,6 +19,7 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, upload_array
+from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
@@ -32,18 +33,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # The most bytes of an array of NumPy with contents that are a part of the key.
 _MAX_ARRAY_BYTES = 1024
-# The most bytes of an array of NumPy that is a parameter of the program. Initial values of 16,000 rows take 81 us of a
-# core if they are those of the last call, and 125 us if not. As arrays that are uploaded they take 101 and 108 us, and
-# a further stage. What does not take arrays on a device, such as the init of a loop, has no program then.
-MAX_OPERAND_BYTES = 1 << 16
 # The dtypes of arrays of NumPy that every device takes without a conversion.
 _NARROW = frozenset(
     {np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
 )
 # The dtypes that devices with 64-bit floats take without a conversion.
 _WIDE = _NARROW | {np.dtype(np.float64)}
-# The most values of a tuple or list that is a part of a key.
-_MAX_LENGTH = 128
+# The most values of a tuple or list that is a part of a key. The key takes two Python calls for each array of them, and
+# a call without a program fifty.
+_MAX_LENGTH = 512
 # The most parts of bundles that are searched for arrays of NumPy.
 _MAX_LEAVES = 1024
 # If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
@@ -520,7 +518,7 @@ def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> object:
     if value_type is np.ndarray:
         if value.dtype not in dtypes_to_upload(beside._context) or not value.size:
             return value
-        if stay_short and value.nbytes <= MAX_OPERAND_BYTES:
+        if stay_short and value.nbytes <= MAX_PARAMETER_BYTES:
             return value
         made = upload_array(beside._context, value)
         assert made._owner is not None
@@ -536,7 +534,7 @@ def _is_number(value: object) -> bool:
     """Return True for a float, or for a short array of numbers."""
     if type(value) is not np.ndarray:
         return type(value) in FLOATS
-    return value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_OPERAND_BYTES
+    return value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_PARAMETER_BYTES
 
 
 def _is_integer(value: object) -> bool:

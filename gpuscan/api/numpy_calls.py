@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.launches import MAX_OPERAND_BYTES, dtypes_to_upload, is_array, replace_leaves
+from gpuscan.api.launches import dtypes_to_upload, is_array, replace_leaves
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.unknown_length_array import read_arrays
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, device_arrays_in, upload_together
+from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.progress import report_progress
 from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -209,7 +210,7 @@ def _find_arrays(
 def _is_long(value: object) -> bool:
     """Return True for arrays of NumPy that are all too long to be parameters of a program."""
     arrays: list[AnyArray] = []
-    return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_OPERAND_BYTES
+    return _collect(value, arrays) and bool(arrays) and min([array.nbytes for array in arrays]) > MAX_PARAMETER_BYTES
 
 
 def _device_of(array: DeviceArray) -> object:

@@ -173,3 +173,24 @@ def test_one_program_for_many_shapes(own_device: gs.Device) -> None:
 
     scan_all()
     assert scan_all() == scan_all()
+
+
+def test_long_lists(device: gs.Device) -> None:
+    """Assert that calls with hundreds of arrays and numbers launch programs, and see the numbers and arrays of now."""
+    x = whole(0, 200, 16)
+    a, counts = device.asarray(x), []
+    pieces = [(x[row], a[row]) for row in range(200)]
+    for number in range(6):
+        values = whole(number, 200)
+        rows = np.random.default_rng(number).permutation(200)
+        numbers, arrays = values.tolist(), [pieces[row][1] for row in rows]
+        results: list[Any] = []
+
+        def compute() -> None:
+            results.append(gs.scan(a, axis=1, initial=numbers))  # noqa: B023
+            results.append(np.concatenate(arrays))  # noqa: B023
+
+        counts.append(Counted().of(compute))
+        assert_same(results[0].numpy(), gs.scan(x, axis=1, initial=values, device="numpy"))
+        assert_same(results[1].numpy(), x[rows].reshape(-1))
+    assert min(counts) <= 2 * FIRST + 3 * len(pieces) + EACH_STAGE, counts
