@@ -223,10 +223,10 @@ def calls(files: Sequence[Figures]) -> str:
         for figures, size in columns:
             times_of_calls = figures.call_times()
             peer = times_of_calls.get(("torch", theirs, size))
-            cells.append(f"{times_of_calls[OURS, ours, size]:.0f}" + (f" ({peer:.0f})" if peer else ""))
+            cells.append(f"{times_of_calls[OURS, ours, size]:,.0f}" + (f" ({peer:,.0f})" if peer else ""))
         lines.append([f"`{ours}`", *cells])
     head = [f"{figures.hardware}, {power_or_number(size)}" for figures, size in columns]
-    return sources(files) + "Microseconds, and PyTorch's in parentheses:\n\n" + table(["", *head], lines)
+    return sources(files) + "Microseconds, with PyTorch's in parentheses:\n\n" + table(["", *head], lines)
 
 
 def transfers(files: Sequence[Figures]) -> str:
@@ -235,7 +235,7 @@ def transfers(files: Sequence[Figures]) -> str:
     for figures in files:
         times_of_calls = figures.call_times()
         for library, (name, call) in TRANSFERS.items():
-            cells = [f"{times_of_calls[library, call, size] / 1e3:.2f}" for size in TRANSFER_SIZES]
+            cells = [three_digits(times_of_calls[library, call, size] / 1e3) for size in TRANSFER_SIZES]
             lines.append([figures.hardware, f"{name} `{call}`", *cells])
     head = sources(files) + "Milliseconds:\n\n"
     return head + table(["", "", *map(power_or_number, TRANSFER_SIZES)], lines)
@@ -274,12 +274,19 @@ def rate(measured: dict[str, Any] | None) -> str:
 
 
 def time_cell(measured: dict[str, Any] | None, unit: float = 1.0, share: bool = True) -> str:
-    """Return a time, with the share of a copy's speed in parentheses if it was measured; nothing without a time."""
+    """Return a time, with the share of a copy's speed in parentheses if it was measured; nothing without a time.
+
+    Shares below 0.005 would all be 0.00, so they are not shown.
+    """
     if measured is None:
         return ""
-    number = measured["microseconds"] / unit
-    shown = f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
-    return shown + (f" ({measured['of_copy']:.2f})" if share and measured.get("of_copy") else "")
+    of_copy = measured.get("of_copy") or 0
+    return three_digits(measured["microseconds"] / unit) + (f" ({of_copy:.2f})" if share and of_copy >= 0.005 else "")
+
+
+def three_digits(number: float) -> str:
+    """Return a number with three digits, or more if it is 1,000 or more."""
+    return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
