@@ -229,8 +229,8 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
 def put_picked(array: Array, mask: Array, value: Array) -> bool:
     """Write values where a mask of one axis is True; return False, and write nothing, for other indices and values.
 
-    The call waits once, for the number of elements and for that of the values if it is not known. So it is no program,
-    but the calls that it makes are.
+    The call waits once, for the number of elements, and for the number of values if it is not known. So it is no
+    program, but the calls that it makes are.
 
     Raises:
         IndexError, ValueError: as `put_item`.

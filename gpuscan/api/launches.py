@@ -476,16 +476,16 @@ def _upload_data(given: Given, data: Container[object], short: Container[object]
                 return None  # a bundle may be a part of itself
     if np.ndarray not in map(type, leaves):
         return None
-    for beside in leaves:
-        if isinstance(beside, DeviceArray):
+    for on_device in leaves:
+        if isinstance(on_device, DeviceArray):
             break
     else:
         return None
     device = dict(given).get("device")
-    if device is not None and device is not getattr(beside, "device", None):
+    if device is not None and device is not getattr(on_device, "device", None):
         return None
     return [
-        (option, _upload_leaves(value, beside, option in short))
+        (option, _upload_leaves(value, on_device, option in short))
         if isinstance(value, (np.ndarray, *_BUNDLES))
         and (type(option) is int or option in data or (option != "out" and _is_mixed(value)))
         else (option, value)
@@ -506,27 +506,27 @@ def dtypes_to_upload(context: DeviceContext) -> Container[AnyDType]:
     return _WIDE if context.capabilities.float64 else _NARROW
 
 
-def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> object:
+def _upload_leaves(value: Any, on_device: DeviceArray, stay_short: bool) -> object:
     """Return an argument with its arrays of NumPy uploaded to the device of another array.
 
     Args:
         value: the argument.
-        beside: an array on that device.
+        on_device: an array on that device.
         stay_short: True to leave short arrays in NumPy.
     """
     value_type = type(value)
     if value_type is np.ndarray:
-        if value.dtype not in dtypes_to_upload(beside._context) or not value.size:
+        if value.dtype not in dtypes_to_upload(on_device._context) or not value.size:
             return value
         if stay_short and value.nbytes <= MAX_PARAMETER_BYTES:
             return value
-        made = upload_array(beside._context, value)
+        made = upload_array(on_device._context, value)
         assert made._owner is not None
-        return beside._made(made._owner, made._shape, made._dtype, 0, None)
+        return on_device._made(made._owner, made._shape, made._dtype, 0, None)
     if value_type is tuple or value_type is list:
-        return value_type([_upload_leaves(part, beside, stay_short) for part in value])
+        return value_type([_upload_leaves(part, on_device, stay_short) for part in value])
     if value_type is dict:
-        return {name: _upload_leaves(part, beside, stay_short) for name, part in value.items()}
+        return {name: _upload_leaves(part, on_device, stay_short) for name, part in value.items()}
     return value
 
 

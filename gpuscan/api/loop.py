@@ -100,7 +100,7 @@ class LoopResult(tuple[Any, Any]):
 
     @property
     def form(self) -> LoopForm | None:
-        """What the loop ran as; None for other methods than ``"auto"``."""
+        """The `LoopForm` that was run; None for other methods than ``"auto"``."""
         if callable(self._form):
             self._form = self._form()
         return self._form
@@ -146,16 +146,21 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. After a reset, no value of
-    an earlier step reaches a later step, not even NaN. An affine loop may begin with its first input:
-    ``np.where(np.isnan(h), x, a * h + b)``. A change of variable may lead to a class, as for
-    ``np.sqrt(a * h**2 + b)`` and ``np.exp(a * np.log(h) + b)``. ``s - np.minimum(s, x)`` is the same as
-    ``np.maximum(s - x, 0)``. A clamp to constants may be written with one ``np.where`` for each bound. A shift
-    register, ``(s << 1) | flag``, is affine. Integers of the carry and of x may index arrays that f closes over, such
-    as the transition table of an automaton. A loop may stop at a condition on the carry and keep it from then on, as
-    ``np.where(h < limit, h + b, h)`` does, or set a flag that stays, ``done = done | (h > limit)``. Python's ``if``,
-    ``and``, ``or``, ``not``, ``min`` and ``max`` are traced as ``np.where`` is, up to 256 ways through f. A function of
-    one integer is recognised by its values, however it is spelled: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
+    A step may also have:
+
+    - ``np.where`` with a condition on x: it chooses between maps of a class, or resets the carry. After a reset, no
+      value of an earlier step reaches a later step, not even NaN.
+    - Python's ``if``, ``and``, ``or``, ``not``, ``min`` and ``max``: they are traced as ``np.where`` is, up to 256 ways
+      through f.
+    - An affine loop that begins with its first input: ``np.where(np.isnan(h), x, a * h + b)``.
+    - A stop at a condition on the carry, which keeps the carry from then on: ``np.where(h < limit, h + b, h)``; or a
+      flag that stays: ``done = done | (h > limit)``.
+    - A change of variable that leads to a class: ``np.sqrt(a * h**2 + b)``, ``np.exp(a * np.log(h) + b)``.
+    - Other spellings: ``s - np.minimum(s, x)`` is ``np.maximum(s - x, 0)``. A clamp to constants may have one
+      ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine. A function of one integer is
+      recognised by its values: ``if h > 0: h -= 1`` is ``np.maximum(h - 1, 0)``.
+    - Arrays that f closes over, such as the transition table of an automaton. Integers of the carry and of x may index
+      them.
 
     Args:
         f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may

@@ -120,7 +120,7 @@ def _reciprocal(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.apply("divide", (graph.constant(1, result), args[0]), result)
 
 
-def _unsigned_sign(graph: Graph, args: Nodes, result: Scalar) -> Node:
+def _sign_of_unsigned(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.apply("minimum", (args[0], graph.constant(1, result)), result)
 
 
@@ -293,7 +293,7 @@ def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.select(high_is_finite, total, high)
 
 
-def _mixed_order(name: str) -> Rewrite:
+def _compare_mixed(name: str) -> Rewrite:
     """Compare int64 with uint64 exactly, as NumPy does: by the sign first, then as uint64."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
@@ -341,7 +341,7 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("equal", "float"): _nan_aware("equal"),
     ("not_equal", "float"): _nan_aware("not_equal"),
     **{
-        (name, kind): _mixed_order(name)
+        (name, kind): _compare_mixed(name)
         for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
         for kind in INTEGERS
     },
@@ -351,7 +351,7 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("power", "float"): _float_power,
     ("square", "any"): _square,
     ("reciprocal", "float"): _reciprocal,
-    ("sign", "unsigned"): _unsigned_sign,
+    ("sign", "unsigned"): _sign_of_unsigned,
     ("fabs", "float"): _rename("absolute"),
     ("deg2rad", "float"): _times(math.pi / 180),
     ("radians", "float"): _times(math.pi / 180),

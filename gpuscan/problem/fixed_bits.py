@@ -73,8 +73,8 @@ def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None, st
     for name, operation in operations:
         if operation is not None and step is not None:
             raise OperatorError(
-                f'reproducible="everywhere" was passed for a loop of {step}, whose associative form computes '
-                f'{operation}: its bits differ between devices. Pass method="sequential", or leave reproducible out'
+                f'reproducible="everywhere" was passed for a loop of {step}, but its associative form computes '
+                f'{operation}, and its bits differ between devices. Pass method="sequential", or leave reproducible out'
             )
         if operation is not None:
             raise _operation_error(f"with {name}", operation)

@@ -35,7 +35,7 @@ Items({% for position in range(items) %}{{ "%s(%s[%d], %s[%d])" % (join, name, p
     return s{{ chunk }};
 {% endmacro %}
 {% macro chunks_in_halves() %}
-// The items of an invocation: its chunk of each step, one after the other.
+// The items of an invocation: its chunks, in the order of the steps.
 alias Items = array<Item, {{ items }}>;
 alias Leads = array<Item, {{ steps }}>;  // an item for each of these chunks
 
@@ -200,8 +200,8 @@ fn {{ name }}(leads: Leads, own: Items) -> Items {
 {% endmacro %}
 {% if quick %}
 
-// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of
-// the chunk. Items and leads come to index 0 in turn, so that loops need no index.
+// Join the lead of each chunk{{ "" if steps == 1 else " with a bit set in `chunks`" }} with the items of the chunk.
+// Items and leads come to index 0 in turn, so that loops need no index.
 fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> Items {
     var rest = own;
     var lead = leads;

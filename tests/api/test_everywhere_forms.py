@@ -288,7 +288,7 @@ def test_first_carries_on_a_device(device: gs.Device, step: Any, inits: list[Any
             assert digest(tuple(found)) == digest(tuple(wanted))
 
 
-def fused_and_cancelled(h: Any, v: Any) -> Any:
+def fuse_and_cancel(h: Any, v: Any) -> Any:
     """Combine by steps that compilers fuse or cancel, and that give NaN of several signs."""
     number = h * v[0] + v[1]
     return number - (number - h), (number * h - h * number, np.exp(number), np.signbit(number - number))
@@ -307,7 +307,7 @@ def complex_carry(h: Any, v: Any) -> Any:
 @pytest.mark.parametrize(
     ("step", "init"),
     [
-        (fused_and_cancelled, np.array([np.nan, -0.0, 1e-40], np.float32)),
+        (fuse_and_cancel, np.array([np.nan, -0.0, 1e-40], np.float32)),
         (narrow_carries, (np.float16(0.3), np.bool_(True), np.int8(5))),
         (complex_carry, np.complex64(1 - 2j)),
     ],

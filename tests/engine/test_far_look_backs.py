@@ -1,4 +1,4 @@
-"""Columns whose tiles look far back: over several windows of as many tiles as a tile has groups."""
+"""Columns with tiles that look back over several windows. A window has one tile for each group of a tile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.oracle import AFFINE, MATRICES, Array, assert_same, some, strategies_
 # Windows of 1, 2 and 7 tiles, of the bits of two words, and of all bits of two words.
 TILES = [ColumnTile(8, 1, 1, 1), ColumnTile(4, 2, 2, 1), ColumnTile(8, 7, 1, 1), ColumnTile(4, 34, 1, 1)]
 TILES.append(ColumnTile(4, 64, 1, 1))
-# Tiles whose prefixes end a look back: some of them, or only the first of a chain.
+# One of how many tiles publishes a prefix, which ends a look-back: some, or only the first of a chain.
 PERIODS = [5, 100_000]
 
 
@@ -43,7 +43,7 @@ def problems(tile: ColumnTile) -> list[tuple[Any, Any, dict[str, Any]]]:
 def check(
     device: gs.Device, x: Any, op: Any, options: dict[str, Any], tile: ColumnTile, strategy: str, **o: Any
 ) -> None:
-    """Compare the bits with those of totals that a single dispatch combines."""
+    """Compare the bits with the results of three dispatches, in which one dispatch combines all totals."""
     problem = make_problem(x, op, **options)
     tile = replace(tile, chunk=min_chunk(problem.source, problem.destination))
     wanted: list[Array] = scan_with(device, problem, "three_dispatch", tile=tile)

@@ -273,7 +273,7 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, 
         gs.scan(held)
     assert sum(map(len, gs.scan_chunks(megabytes(9), device=device))) == 9 << 18
     gs.scan(large, device=device)
-    # So many pieces that most are not submitted yet when the first results are there.
+    # Enough pieces that most are not submitted yet when the first results are there.
     begun = gs.scan_chunks(megabytes(11 * piece_bytes(device.capabilities.adapter_type) >> 20), device=device)
     next(begun)
     device.wgpu_device.destroy()

@@ -109,7 +109,7 @@ def as_gpu(device: gs.Device) -> gs.Device:
 
 
 def as_gpu_of_programs(device: gs.Device) -> gs.Device:
-    """Return a device as `as_gpu` does, but whose driver ends no loops, as that of no GPU does.
+    """Return a device as `as_gpu` does, with a driver that ends no loops, as the drivers of GPUs do not.
 
     So no call waits for a report, and all launch programs. Only short arrays are right on all software adapters.
     """
@@ -117,7 +117,7 @@ def as_gpu_of_programs(device: gs.Device) -> gs.Device:
 
 
 def plan_as_gpu(device: gs.Device) -> None:
-    """Let a device that was just opened plan as a GPU whose vendor publishes that workgroups make progress.
+    """Let a new device plan as a GPU of a vendor that guarantees progress of workgroups.
 
     It leaves out look-back and look-ahead, as GPUs do after timeouts: under them, workgroups of software adapters may
     wait for long on a busy machine.

@@ -42,7 +42,7 @@ def sum_until_the_group_changes(c: Any, x: Any) -> Any:
 
 
 @case("clamp", I(0), "flag")
-def signed_streak(s: Any, win: Any) -> Any:
+def count_streak(s: Any, win: Any) -> Any:
     return np.where(win, np.where(s > 0, s + 1, 1), np.where(s < 0, s - 1, -1))
 
 
@@ -182,7 +182,7 @@ def subsequences(c: Any, x: Any) -> Any:
 
 
 @case("extremum affine affine", (F(-np.inf), F(0), F(0)), "x u")
-def weighted_by_softmax(c: Any, x: Any) -> Any:
+def weigh_by_softmax(c: Any, x: Any) -> Any:
     top, total, weights = c
     score, value = x
     later = np.maximum(top, score)

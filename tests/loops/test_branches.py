@@ -28,7 +28,7 @@ class Best(NamedTuple):
     time: Any
 
 
-def quoted(state: Any, byte: Any) -> Any:
+def follow_quotes(state: Any, byte: Any) -> Any:
     """Follow quotes and escapes: 0 outside, 1 inside, 2 after an escape."""
     if state == 0:
         return 1 if byte == ord('"') else 0
@@ -128,7 +128,7 @@ CASES: dict[str, tuple[str, Any, Any, Any]] = {
     "a streak": ("clamp", streak, I(0), X),
     "the largest sum": ("staged", largest_sum, (F(0), F(-1e9)), X.round()),
     "hysteresis": ("bitwise", lambda s, x: x > -1 if s else x > 1, np.False_, X),
-    "an automaton": ("finite-state", quoted, I(0), TEXT),
+    "an automaton": ("finite-state", follow_quotes, I(0), TEXT),
     "a debounced switch": ("finite-state", debounce, (I(0), I(0)), FLAGS),
     "a dict that is changed": ("staged", count_and_sum, {"count": I(0), "sum": F(0)}, X),
     "line and column": ("staged", position, (I(1), I(0)), TEXT),

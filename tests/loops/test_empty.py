@@ -1,4 +1,4 @@
-"""Loops of no steps, and of no rows: every method gives what the plain loop gives, and gradients are those of init."""
+"""Loops of no steps, and of no rows: every method gives the plain loop's results, and only init has gradients."""
 
 from __future__ import annotations
 

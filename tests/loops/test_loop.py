@@ -163,7 +163,7 @@ def test_structures_are_those_of_init_and_of_y() -> None:
 
 @pytest.mark.parametrize("init", [[1.0, -2.0], [F(1), F(-2)]])
 def test_a_list_of_numbers_is_a_carry(device: gs.Device, init: list[Any]) -> None:
-    """Assert the results of a step whose carry begins as a list of two numbers."""
+    """Begin with a list of two numbers as the carry."""
     x = np.arange(1, 6, dtype=F)
     carry, ys = gs.loop(lambda c, x: [c[0] + x, c[1] + c[0]], init, x, device=device)
     np.testing.assert_array_equal(carry, [16, 23])

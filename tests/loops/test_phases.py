@@ -17,7 +17,7 @@ EIGHTHS = (RNG.integers(-90, 100, 500) / 8).astype(F)
 FLAGS = RNG.random(500) < 0.05
 
 
-def restarted(a: Any, x: Any) -> Any:
+def restart_or_add(a: Any, x: Any) -> Any:
     if x[1]:
         return 2.5
     return (a + x[0]) % 8
@@ -31,7 +31,7 @@ STEPS: dict[str, tuple[Any, Any, Any]] = {
     "the phase before": (lambda a, x: ((a + x) % 8, a), F(1), EIGHTHS),
     "the phase before, which begins outside": (lambda a, x: ((a + x) % 8, a), F(-33.5), EIGHTHS),
     "a centred phase that begins outside": (lambda a, x: ((a + x) % 8 - 4, a), F(5), EIGHTHS),
-    "restarted": (restarted, F(1), (EIGHTHS, FLAGS)),
+    "restart_or_add": (restart_or_add, F(1), (EIGHTHS, FLAGS)),
     "runs and stops": (lambda a, x: (a + x[0]) % 8 if x[1] else a, F(7.5), (EIGHTHS, FLAGS)),
     "runs and stops around 0": (lambda a, x: np.where(x[1], a, (a + x[0] + 4) % 8 - 4), F(-4), (EIGHTHS, FLAGS)),
     "forwards or backwards": (lambda a, x: np.where(x[1], (a - x[0]) % 8, (a + x[0]) % 8), F(1), (EIGHTHS, FLAGS)),
@@ -63,7 +63,7 @@ def test_nan_and_infinities_of_increments_give_nan() -> None:
     for value in (np.nan, np.inf, -np.inf):
         xs = EIGHTHS.copy(), FLAGS
         xs[0][100] = value
-        oracle.check_loop(restarted, F(1), xs)
+        oracle.check_loop(restart_or_add, F(1), xs)
 
 
 def test_a_phase_that_is_reset_to_a_number_outside_its_range_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_phase_from_the_device_may_begin_outside_of_the_range(device: gs.Devic
     def step(h: Any, b: Any) -> Any:
         return np.remainder(h + b, np.float32(4))
 
-    # Quarters are exact, so each result is equal to that of the step.
+    # Quarters are exact, so each result is equal to the step's result.
     increments = (np.arange(500) % 23 - 9).astype(np.float32) / 4
     for init in (np.float32(30.25), np.float32(-9.5), np.float32(1.5)):
         found = gs.loop(step, device.asarray(init), device.asarray(increments))

@@ -40,7 +40,7 @@ def by_the_largest(c: Any, e: Any) -> Any:
     return (p / np.maximum(p, q), q / np.maximum(p, q)), None
 
 
-def begun_again(c: Any, x: Any) -> Any:
+def begin_again(c: Any, x: Any) -> Any:
     p, q = weigh(c, x)
     return (np.where(x[2], F(0.3), p / (p + q)), np.where(x[2], F(0.7), q / (p + q))), None
 
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "hidden Markov model": (hidden_markov, HALF, LIKELIHOODS),
     "an inverse": (by_an_inverse, HALF, LIKELIHOODS),
     "the largest": (by_the_largest, HALF, LIKELIHOODS),
-    "begun again": (begun_again, HALF, (*LIKELIHOODS, STARTS)),
+    "begun again": (begin_again, HALF, (*LIKELIHOODS, STARTS)),
     "an array": (of_an_array, np.full(3, 1 / 3, F), LIKELIHOODS),
     "divided before": (divided_before, np.full(3, 1 / 3, F), LIKELIHOODS),
     "difference of quotients": (difference, HALF, LIKELIHOODS),
@@ -116,7 +116,7 @@ def test_products_of_small_and_large_likelihoods_stay_in_range() -> None:
 def test_nan_stays_until_the_filter_begins_again() -> None:
     xs = (LIKELIHOODS[0].copy(), LIKELIHOODS[1], STARTS)
     xs[0][100] = np.nan
-    oracle.check_loop(begun_again, HALF, xs)
+    oracle.check_loop(begin_again, HALF, xs)
 
 
 def restart_at_any_size(c: Any, x: Any) -> Any:

@@ -35,9 +35,9 @@ class Decay:
         self.rate = rate
 
     def __call__(self, left: Any, right: Any) -> Any:
-        return self.scaled(left) + right
+        return self.times_rate(left) + right
 
-    def scaled(self, value: Any) -> Any:
+    def times_rate(self, value: Any) -> Any:
         """Return the value times the rate."""
         return value * self.rate
 
@@ -45,7 +45,7 @@ class Decay:
 class Rounded(Decay):
     """The same with another method."""
 
-    def scaled(self, value: Any) -> Any:
+    def times_rate(self, value: Any) -> Any:
         return np.rint(value * self.rate)
 
 
@@ -189,7 +189,7 @@ def test_names_of_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that objects and their methods have keys by their attributes and by the code of their classes."""
-    for make in (Decay, Rounded, Offset, lambda rate: Decay(Offset(rate)), lambda rate: Decay(rate).scaled):
+    for make in (Decay, Rounded, Offset, lambda rate: Decay(Offset(rate)), lambda rate: Decay(rate).times_rate):
         assert function_key(make(2.0)) is not None
         assert function_key(make(2.0)) == function_key(make(2.0))
         assert function_key(make(2.0)) != function_key(make(3.0))

@@ -451,7 +451,6 @@ def form_of(derivation: Derivation) -> LoopForm:
         for index in derivation.direct
     ]
     kind = "staged" if len(parts) + len(direct) > 1 else parts[0].kind
-    text = f"{step.name} runs as {len(parts)} scan{'s' if len(parts) > 1 else ''}, one after the other.\n" + "\n".join(
-        f"  {part.text}" for part in (*parts, *direct)
-    )
+    count = "one scan" if len(parts) == 1 else f"{len(parts)} scans, in this order"
+    text = f"{step.name} runs as {count}:\n" + "\n".join(f"  {part.text}" for part in (*parts, *direct))
     return LoopForm(kind, "; ".join(part.law for part in parts), shape, tuple(parts + direct), text)

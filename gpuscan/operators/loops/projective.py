@@ -1,11 +1,12 @@
 """Projective maps: several numbers that are linear maps of the state, divided by one number.
 
-Laws: ``h[t] = A h[t-1] / |A h[t-1]|`` with the sum, the Euclidean norm or the maximum, as a normalised filter of a
-hidden Markov model or a unit quaternion has it, and ``h[t] = (A h[t-1] + b) / (c h[t-1] + d)``. Composition is the
-product of the matrices A. In the second law, these have the row (c, d) and the column (b, d) in addition. Identity: the
-unit matrix. Proof: positive multiples of a vector give the same next state, so each division only chooses a multiple,
-and the last division is enough. Products of matrices are associative. The values that `init` or a condition gives are
-not divided at all, so their own divisor is kept with the matrix if their size may be other than 1.
+Laws: ``h[t] = A h[t-1] / |A h[t-1]|``, where ``|x|`` is the sum, the Euclidean norm or the maximum, and
+``h[t] = (A h[t-1] + b) / (c h[t-1] + d)``. Examples of the first are unit quaternions and the normalised filter of a
+hidden Markov model. Composition is the product of the matrices A. In the second law, these have the row (c, d) and the
+column (b, d) in addition. Identity: the unit matrix. Proof: positive multiples of a vector give the same next state, so
+each division only chooses a multiple, and the last division is enough. Products of matrices are associative. The values
+that `init` or a condition gives are not divided at all, so their own divisor is kept with the matrix if their size may
+be other than 1.
 
 Each product is scaled by an exact power of two, so it neither overflows nor vanishes. If no entry is negative, no sum
 cancels, and the error of a result grows with the logarithm of the length.

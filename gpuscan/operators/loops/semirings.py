@@ -336,7 +336,7 @@ def rescale_product(left: Numbers, right: Numbers) -> tuple[Number, Number]:
     """Return the product of two numbers, each a factor from 1/root to root and an exponent, in the same form.
 
     The product of the factors is from 1/unit to unit, so the upper two bits of its exponent, less that of 1/root, tell
-    the steps: 0, 1 or -1. They are -2 for 0, infinities and NaN, whose exponents mean nothing and would add up.
+    the steps: 0, 1 or -1. They are -2 for 0, infinities and NaN, so that their meaningless exponents do not add up.
     """
     factor = left[0] * right[0]
     word_type, shift, bias = float_format(factor)
@@ -402,7 +402,7 @@ def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
     No exponent beyond 5 gives a number. Two quarters of the power change the number by a root of the unit at least, and
-    the factor and a third quarter by no more than that in the other direction. So all products are between the number
+    the factor and a third quarter by at most such a root in the other direction. So all products are between the number
     and the result.
     """
     unit, _ = powers(factor.dtype)
