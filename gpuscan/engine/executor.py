@@ -73,7 +73,7 @@ class Executor:
         """Scan the parts; yield each, in order, once its results are where they belong."""
         context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
-        taken: list[PartBuffers] = []
+        all_buffers: list[PartBuffers] = []
         shared_buffers = SharedBuffers(context, job, self.kept_arrays)
         write_backs = WriteBacks()
         clean = waits = False
@@ -91,31 +91,31 @@ class Executor:
             for number, part in enumerate(parts):
                 # The results of a part that is done are written while this one is filled.
                 while in_flight and (len(in_flight) == TRANSFERS.parts_in_flight or in_flight[0].is_ready()):
-                    self._land(job, shared_buffers, in_flight, write_backs)
+                    self._finish_oldest(job, shared_buffers, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back)
                 buffers = None
-                # To read results, or a report that may tell of a failure.
+                # Buffers are needed to read results, or a report that may tell of a failure.
                 if shared_buffers.has_host_arrays or self.needs_report(self._plan_of(job, part)):
                     waits = True
                     # A later part may be larger: the slabs at the ends of rows are narrow.
                     largest = part if largest is None or part.length > largest.length else largest
                     if not idle:
-                        taken.append(self._buffers(job, largest))
-                        idle.append(taken[-1])
+                        all_buffers.append(self._buffers(job, largest))
+                        idle.append(all_buffers[-1])
                     buffers = idle.pop()
                 flight = Flight(number, part, buffers)
-                self._launch(job, shared_buffers, flight)
+                self._submit_part(job, shared_buffers, flight)
                 in_flight.append(flight)
                 while in_flight and in_flight[0].buffers is None:  # nothing to wait for
-                    self._land(job, shared_buffers, in_flight, write_backs)
+                    self._finish_oldest(job, shared_buffers, in_flight, write_backs)
                     yield from await_parts(TRANSFERS.parts_writing_back)
             while in_flight:
-                self._land(job, shared_buffers, in_flight, write_backs)
+                self._finish_oldest(job, shared_buffers, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back if in_flight else 0)
             clean = True
         finally:
             write_backs.close()
-            for buffers in taken:
+            for buffers in all_buffers:
                 buffers.close(clean=clean)
         if waits and context.run_log.validation_flags:
             context.check()
@@ -142,7 +142,7 @@ class Executor:
         heads = 0 if job.heads is None else job.heads.upload_bytes(part)
         return PartBuffers(self.context, inputs, outputs, heads)
 
-    def _launch(self, job: Job, shared_buffers: SharedBuffers, flight: Flight) -> None:
+    def _submit_part(self, job: Job, shared_buffers: SharedBuffers, flight: Flight) -> None:
         """Upload the part, record its run, and submit it."""
         context, part, buffers = self.context, flight.part, flight.buffers
         plan = self._plan_of(job, part)
@@ -236,8 +236,10 @@ class Executor:
             bindings.append(binding)
         return bindings, sizes, temporaries
 
-    def _land(self, job: Job, shared_buffers: SharedBuffers, in_flight: deque[Flight], write_backs: WriteBacks) -> None:
-        """Wait for the oldest part and begin to write it back; where it failed, run it and those after it again."""
+    def _finish_oldest(
+        self, job: Job, shared_buffers: SharedBuffers, in_flight: deque[Flight], write_backs: WriteBacks
+    ) -> None:
+        """Wait for the oldest part and begin to write it back. If it failed, run it and the later parts again."""
         while True:
             flight = in_flight[0]
             if flight.buffers is None:
@@ -251,12 +253,12 @@ class Executor:
                     other.buffers.unmap()
             flight.buffers.unmap()
             assert flight.run is not None
-            failed = [again.run for again in in_flight]
+            repeated = [each.run for each in in_flight]
             pending = self.context.run_log.pending
-            pending[:] = [run for run in pending if not any(run is again for again in failed)]
+            pending[:] = [run for run in pending if not any(run is each for each in repeated)]
             self._react(job, flight.run, outcome)
-            for again in in_flight:
-                self._launch(job, shared_buffers, again)
+            for each in in_flight:
+                self._submit_part(job, shared_buffers, each)
         in_flight.popleft()
         write_backs.begin(
             flight, lambda: self._write_back(job, flight), alone=flight.part.last or not job.writes_back_apart
@@ -302,9 +304,8 @@ class Executor:
     def needs_report(self, plan: ScanPlan) -> bool:
         """Return True if a run of the plan can fail in a way that a caller has to wait for.
 
-        A wait that times out counts unless workgroups of the vendor's GPUs are known to make progress, and for some
-        minutes after one has timed out. So do subgroups
-        of another size until a report has shown the planned one, and loops in a user's WGSL.
+        These are timeouts, unless the vendor's workgroups are known to make progress and none has timed out lately; a
+        wrong size of subgroups, until a report has shown the planned one; and loops in a user's WGSL.
         """
         return plan.loops or not self.context.run_log.is_verified(plan) or self.may_time_out(plan)
 
@@ -416,7 +417,7 @@ class Planner:
         return plan
 
     def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Unpack[PlacedOptions]) -> ScanPlan:
-        """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
+        """Return the plan, or a plan by ``three_dispatch`` if its tile state exceeds a binding."""
         limit = self._context.binding_limit
         if not plan.posts or plan.state_bytes <= limit:
             return plan

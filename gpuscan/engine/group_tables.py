@@ -26,7 +26,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
-# More than the number of a group.
+# A number above the index of any group.
 _LAST = np.uint32(0xFFFFFFFF)
 # Labels get no table if the largest of them is this number or more.
 _MOST_LABELS = 1 << 31
@@ -274,7 +274,7 @@ def report_largest(
 
 @cache
 def _larger() -> Map:
-    """Return the function that adds what a run has found to what earlier ones have."""
+    """Return a map of two numbers to the larger one."""
     element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
     return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
 

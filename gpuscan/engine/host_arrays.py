@@ -79,12 +79,12 @@ def scan_host(
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
-        whole = pack_problem(problem, leaves, limit, context.capabilities.summary)
-        results = unpack_results(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
+        packed = pack_problem(problem, leaves, limit, context.capabilities.summary)
+        results = unpack_results(problem, scan_host(executor, packed, strategy, piece_bytes=piece_bytes, **options))
         return copy_to_outputs(results, outputs)
     if takes_vectors(problem, context.capabilities):
-        whole = as_vectors(problem)
-        scanned = scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options)
+        of_vectors = as_vectors(problem)
+        scanned = scan_host(executor, of_vectors, strategy, piece_bytes=piece_bytes, **options)
         return copy_to_outputs([array.reshape(problem.results_shape) for array in scanned], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
@@ -182,9 +182,9 @@ class _Scan:
     def _run_reduction(self) -> None:
         """Reduce several whole rows at a time, or one long row piece by piece.
 
-        If rows are reduced in another order than the scan's, it depends on where a row begins within a chunk, and
-        pieces of rows would change the bits of floats. Slabs begin with whole chunks then. If no such slab is as small
-        as a piece, the array is placed on the device as a whole, if it can bind it.
+        If rows are reduced in any order, the order depends on where a row begins within a chunk, and pieces of rows
+        would change the bits of floats. So each slab begins where a chunk does. If no such slab is as small as a piece,
+        the array is placed on the device as a whole, if the device can bind it.
         """
         spec, problem = self._spec, self._problem
         capabilities = self._executor.context.capabilities
@@ -252,7 +252,7 @@ class _Scan:
         seeds = problem.numpy_seeds
         for row in range(problem.rows):
             index = np.unravel_index(row, others)
-            alone = replace(
+            of_row = replace(
                 problem,
                 leaves=tuple(leaf[index] for leaf in moved),
                 shape=(problem.row_length,),
@@ -261,7 +261,7 @@ class _Scan:
             )
             outputs = [result[row : row + 1] for result in self._results]
             scan_host(
-                self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
+                self._executor, of_row, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
             )
 
     # ----- Slabs of rows and columns
@@ -286,8 +286,8 @@ class _Scan:
         if rows.leaves[0] is problem.leaves[0]:
             raise row_too_long(self._executor.context, self._spec)
         scanned = scan_host(self._executor, rows, self._strategy, **self._options)
-        for result, part in zip(self._results, scanned, strict=True):
-            result[...] = problem.from_rows(part)
+        for result, values in zip(self._results, scanned, strict=True):
+            result[...] = problem.from_rows(values)
 
     # ----- The job
 
@@ -306,14 +306,14 @@ class _Scan:
         # Results of a segmented reduction are then brought into the order of the array at the end.
         rows_together = spec.inner != problem.inner
 
-        def host(array: AnyArray, field: Field) -> HostRows | HostSlabs:
+        def endpoint(array: AnyArray, field: Field) -> HostRows | HostSlabs:
             if in_slabs:
                 return HostSlabs(array, problem.shape, problem.axis, field)
             array = np.flip(array, problem.axis) if flipped else array
             return HostRows(array, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
 
         sources = [
-            DeviceSource(place_on_device(context, leaf), f, 1) if uploads_whole else host(leaf, f)
+            DeviceSource(place_on_device(context, leaf), f, 1) if uploads_whole else endpoint(leaf, f)
             for leaf, f in zip(self._leaves, problem.source.fields, strict=True)
         ]
         on_device: list[DeviceArray] = []
@@ -325,7 +325,7 @@ class _Scan:
             sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
             sinks = [
-                RowResults(result, f, spec.inner if in_slabs else 1) if problem.keep_last_only else host(result, f)
+                RowResults(result, f, spec.inner if in_slabs else 1) if problem.keep_last_only else endpoint(result, f)
                 for result, f in zip(self._results, problem.destination.fields, strict=True)
             ]
         # A slab binds the seeds of its own rows alone.

@@ -18,7 +18,7 @@ from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.problem.compaction import key_runs_problem, words_of_entry
 from gpuscan.problem.problem import Problem
 
-# The fewest elements of a tile that lists runs: chunks of 16 of a workgroup of 16.
+# The fewest elements of a tile that lists runs: a workgroup of 16 invocations with chunks of 16.
 _MIN_TILE = 256
 
 

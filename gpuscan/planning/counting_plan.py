@@ -27,13 +27,13 @@ class BinParts:
         part_bins: the bins of a part.
         copies: the counters of each part in a workgroup that divides.
         workgroup: invocations in a workgroup that divides.
-        vectors: vectors of four words that each of them takes.
+        vectors: vectors of four words that each of these invocations takes.
         tile: the elements of a workgroup that divides.
-        tiles: the number of these workgroups.
+        tiles: the number of workgroups that divide.
         counting_workgroup: invocations in a workgroup that counts.
-        lanes: how many of them take the elements of a tile together, at least.
-        at_once: words of two elements that each of them loads at a time.
-        workgroups: the number of these workgroups, at most.
+        lanes: invocations of such a workgroup that take the elements of a tile together, at least.
+        at_once: words of two elements that an invocation loads at a time.
+        workgroups: the number of workgroups that count, at most.
     """
 
     parts: int

@@ -25,7 +25,7 @@ class MeasuredShape:
         lanes: the invocations in a workgroup.
         steps: the chunks of an invocation.
         chunk: the elements in a chunk.
-        joined_once: as `TileShape.single_lead`.
+        single_lead: as in `TileShape`.
         long_too: it is also for long operators, such as products of 4x4 matrices.
     """
 
@@ -34,7 +34,7 @@ class MeasuredShape:
     lanes: int
     steps: int
     chunk: int
-    joined_once: bool = False
+    single_lead: bool = False
     long_too: bool = False
 
 
@@ -212,7 +212,7 @@ class Heuristics:
         MeasuredShape(words=2, fields=2, lanes=256, steps=5, chunk=4),
         MeasuredShape(words=4, fields=4, lanes=128, steps=6, chunk=4),
         MeasuredShape(words=4, fields=1, lanes=256, steps=10, chunk=1),
-        MeasuredShape(words=9, fields=1, lanes=64, steps=4, chunk=4, joined_once=True),
+        MeasuredShape(words=9, fields=1, lanes=64, steps=4, chunk=4, single_lead=True),
         MeasuredShape(words=16, fields=1, lanes=128, steps=5, chunk=1, long_too=True),
     )
     # The fewest tiles of such a shape. Not measured: the shapes were measured for arrays of many tiles.

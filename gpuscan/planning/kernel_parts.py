@@ -115,11 +115,11 @@ class InjectedFaults:
     """Describe what a test build does to its own tiles.
 
     Attributes:
-        withheld_period: leave out the post of every tile of this period; 0 leaves out none.
+        withheld_period: one of this many tiles never posts; 0 if all post.
         scheduler: play a hostile scheduler: ``"random"``, ``"serial"`` or ``"bursts"``; ``""`` plays none. See
             shaders/shared/hostile_scheduler.wgsl.
-        prefix_period: of tiles of columns, only every tile of this period posts the prefix of the next one, and only
-            one column does always, so that tiles look far back; 0 leaves out none.
+        prefix_period: in scans of columns, only one of this many tiles posts the prefix of the next tile, except that
+            one column always does, so that tiles look far back; 0 if all post.
     """
 
     withheld_period: int = 0

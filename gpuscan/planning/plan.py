@@ -183,7 +183,7 @@ def plan_scan(
     if in_two or (isinstance(tile, ColumnTile) and spec.reduces_rows):
         strategy, reason = "three_dispatch", f"{reason}; no tile of the reduction needs a prefix"
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
-        strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
+        strategy, reason = "lookback", f"{reason}; each row and column looks back by itself"
     alone = why_no_tile_waits(spec, tile, length)
     if alone:
         reason = f"{reason}; {alone}"
@@ -253,9 +253,9 @@ def strategy_of_halves(spec: ScanSpec, tile: Tile, strategy: str, reason: str) -
     are joined first. Products may need exact steps, for which the later tiles would wait.
     """
     if strategy not in ("lookahead", "lookback") or not isinstance(tile, TileShape) or not spec.combine.bounded:
-        return "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
+        return "three_dispatch", f"{reason}; the canonical order combines the totals of tiles first"
     if SPAN // tile.tile_size > MAX_TILES_SEEN * tile.workgroup_size:
-        return "three_dispatch", f"{reason}; a span has more tiles than one can look at"
+        return "three_dispatch", f"{reason}; a span has more tiles than a tile can look at"
     return "lookback", f"{reason}; in the canonical order each tile looks back"
 
 

@@ -11,21 +11,21 @@ from gpuscan.planning.key_heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.plan import target_of, wait_bounds
 from gpuscan.sizes import reveal
 
-# The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
+# The fewest lanes that a vendor's compilers choose for a subgroup, and the fewest for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
-# The invocations of a workgroup that writes counted keys, words for each of them, and the keys of all: rows are not
-# shorter. Not measured against others.
+# The invocations of a workgroup that writes counted keys, and the words that each writes. Not measured against others.
 REPEATING_WORKGROUP = 256
 REPEATED_WORDS = 4
+# The keys of one byte that such a workgroup writes. Shorter rows are not sorted by counting.
 REPEATED_KEYS = 4 * REPEATED_WORDS * REPEATING_WORKGROUP
 # The words of workgroup memory that a sort of rows needs once: two flags.
 ROW_WORDS = 2
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
-# The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word that takes
-# what does not count.
-_WORDS = 2
+# The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word for counts
+# that are not read.
+_RANKING_WORDS = 2
 # The words of workgroup memory that a single pass needs once, not for each digit: the ticket, the outcome, and the lock
 # of a hostile scheduler.
 _SINGLE_PASS_WORDS = 8
@@ -242,17 +242,17 @@ def plan_sort(
     """
     h = sort_heuristics_for(capabilities.adapter_type)
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
-    most = capabilities.limits["max-compute-invocations-per-workgroup"]
+    max_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
     wanted_size = h.workgroup_with_payload if with_payload else h.workgroup
-    workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
+    workgroup = min(wanted_size if subgroups else h.serial_workgroup, max_invocations)
     batches = h.batches_with_payload if with_payload else h.batches
     if subgroups:
-        # The counters share memory with the part of the tile's keys that is stored in a batch. There are up to two
-        # more words for each digit, and a few. A single pass has one more for each digit, and a few.
-        words = memory // 4 - _WORDS - (2 << radix_bits)
+        # The counters share memory with the keys of a batch. A ranking needs up to two more words for each value of a
+        # digit, and a single pass another one.
+        words = memory // 4 - _RANKING_WORDS - (2 << radix_bits)
         if strategy != "three_dispatch":
             words -= _SINGLE_PASS_WORDS + (1 << radix_bits)
         groups = max(1, workgroup // fewest_lanes(capabilities))
@@ -264,10 +264,10 @@ def plan_sort(
         groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
         items = max(1, (h.items_with_payload if with_payload else h.items) // scalar.words)
-        most_each = items if subgroups else h.serial_items
-        least = workgroup * min(most_each, h.min_items)
+        max_items = items if subgroups else h.serial_items
+        least = workgroup * min(max_items, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
-        tile_size = min(fitting, workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
+        tile_size = min(fitting, workgroup * max_items, max(least, -(-wanted // workgroup) * workgroup))
         if -(-row_length // tile_size) < h.min_single_pass_tiles:
             strategy = "three_dispatch"
     tiles_per_row = -(-row_length // tile_size)

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from gpuscan.sizes import reveal
 
-# The most tiles that are scanned together, by their aggregates. It is the size of a subgroup on most GPUs. It fixes the
-# order of combination, so it is the same on every adapter.
+# The tiles of a block, at most: their aggregates are scanned together. It is the size of a subgroup on most GPUs. It
+# fixes the order of combination, so it is the same on every adapter.
 BLOCK = 32
 
-# Neighbouring elements that are combined in halves under ``reproducible="everywhere"``. What is before them is folded
-# from the left, so the carry of a piece is one item. The number is part of the promise and never changes.
+# The elements of a span, which are combined in halves under ``reproducible="everywhere"``. Spans are folded from the
+# left, so the carry of a piece is one item. The number is part of the promise and never changes.
 SPAN = 1 << 20
 
 
@@ -37,14 +37,14 @@ class TileShape:
     Attributes:
         workgroup_size: the invocations in a workgroup.
         subgroup_size: the lanes in a subgroup; 0 to use no subgroup operations.
-        steps: the chunks of one invocation, the width of a subgroup apart. In the canonical order they are the width of
-            the workgroup apart. Other tiles without subgroups have 1.
-        chunk: the neighbouring elements that one invocation takes in a step.
+        steps: the chunks of one invocation. From one to the next is one chunk for each lane of the subgroup, or in the
+            canonical order for each invocation of the workgroup. Other tiles without subgroups have one step.
+        chunk: the adjacent elements that one invocation takes in a step.
         per_row: tiles begin and end where rows do. A row is whole chunks, and no more tiles than a block has.
-        single_lead: the prefix of a chunk within its tile and the prefix of the tile are joined first, and the result
-            is joined with each element, which is thus joined once. Otherwise each element is joined with the former
-            while the tile waits, and with the latter at the end.
-        bands: the neighbouring parts of a subgroup's elements. Each takes as many steps, and is scanned by itself.
+        single_lead: True to join the prefix of a chunk within its tile with the prefix of the tile first, and the
+            result with each element: one join for each element. Otherwise each element is joined with the chunk's
+            prefix while the tile waits, and with the tile's prefix at the end.
+        bands: the bands of a subgroup: adjacent parts of its elements with equally many steps, each scanned by itself.
     """
 
     workgroup_size: int
@@ -97,7 +97,7 @@ class TileShape:
 
 
 class _OfOneStep:
-    """Give what tiles have in common if their invocations take no steps and subgroups scan nothing; see `TileShape`."""
+    """The attributes of a `TileShape`, for tiles with one step and no scans by subgroups."""
 
     steps = bands = block = 1
     single_lead = False

@@ -224,7 +224,7 @@ def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape 
         alike = plain and (spec.item_words, len(sizes)) == (shape.words, shape.fields)
         if not alike or shape.lanes % size or (spec.combine.long and not shape.long_too):
             continue
-        tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.joined_once)
+        tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.single_lead)
         if spec.length >= h.min_measured_tiles * tile.tile_size:
             capacity = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
             return tile if shape.lanes <= capacity else None

@@ -13,9 +13,9 @@ Combine = Callable[..., Tensors]
 
 
 def scan_tensors(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
-    """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990).
+    """Return the scan of tensors, by a scan of the combinations of adjacent pairs (Blelloch 1990).
 
-    It takes as many steps as the length has binary digits.
+    The recursion is about log2(length) deep.
     """
     length = tensors[0].shape[axis]
     if length < 2:
@@ -47,7 +47,7 @@ def scan_with_options(
     rank: int,
     reverse: bool,
     starts: Tensors | None,
-    labels: Tensor,
+    labels: Tensor | None,
     identity: Tensors | None,
 ) -> list[Tensor]:
     """Return the scan of tensors with the options of `gpuscan.scan`.
@@ -101,8 +101,11 @@ def scan_with_options(
     return pick_tensors(heads, [x.expand_as(y) for x, y in zip(begin, before, strict=True)], before)
 
 
-def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
-    """Return True for each element that begins a row or follows another label, in a shape of `rank` axes."""
+def _heads(labels: Tensor | None, like: Tensor, axis: int, rank: int) -> Tensor:
+    """Return True for each element that begins a row or has another label than the element before it.
+
+    The result has `rank` axes.
+    """
     shape = [n if i == axis else 1 for i, n in enumerate(like.shape[:rank])]
     index = torch.arange(shape[axis], device=like.device).reshape(shape)
     if labels is None:

@@ -1,7 +1,7 @@
-{#- Look again and again until something is posted, within bounds, and no longer once the run has timed out. The
-    caller's lines are one look, number `spin` of its round. `given_up` is "" where no run times out: the rounds are one
-    then. How long to wait is told by `lookback_seconds` in gpuscan/planning/heuristics.py; `wait_bounds` in plan.py
-    makes it rounds. -#}
+{#- A loop that looks for a post until the WGSL expression `arrived` is true, up to a bound. The caller's lines are one
+    look, with the number `spin` in its round. Between two rounds, `given_up` ends the loop if the run has timed out; it
+    is "" if runs cannot time out, and all looks are then one round. `lookback_seconds` in
+    gpuscan/planning/heuristics.py is the bound, and `wait_bounds` in gpuscan/planning/plan.py converts it to rounds. -#}
 {% macro wait(arrived, given_up, spins="SPINS_PER_ROUND") %}
 {% set polls %}
     for (var spin = 0u; spin < {{ spins if given_up else spins ~ " * params.spin_rounds" }}; spin++) {
@@ -11,7 +11,7 @@
 {{ caller() -}}
 {% if kernel.wait_policy.pauses %}
         if (pause(spin) == 0x70000001u) {
-            break;  // never so, but the compiler cannot tell, and keeps the pause
+            break;  // never happens, but the compiler cannot know that, and keeps the pause
         }
 {% endif %}
     }

@@ -166,8 +166,8 @@ fn look_back(invocation: u32, tile: Tile) -> u32 {
 
 var<workgroup> recounts: array<atomic<u32>, RADIX>;
 
-// Count the digits of a late tile, and post them in its stead.
-fn help(invocation: u32, late: u32, step: Step) {
+// Count the digits of a late tile, and post the counts for it.
+fn count_late_tile(invocation: u32, late: u32, step: Step) {
     let tile = tile_at(late);
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         atomicStore(&recounts[digit], 0u);
@@ -199,7 +199,7 @@ fn learn_before(invocation: u32, tile: Tile, step: Step) -> bool {
         if (late == NO_TILE) {
             break;
         }
-        help(invocation, late, step);
+        count_late_tile(invocation, late, step);
     }
 {% else %}
     let late = look_back(invocation, tile);

@@ -201,7 +201,7 @@ def test_shapes_that_were_measured_are_for_many_tiles() -> None:
         shapes = [(shape.words,)] if shape.fields == 1 else None
         many = GPU.min_measured_tiles * shape.lanes * shape.steps * shape.chunk
         asked = spec(*["float32"] * shape.fields, shapes=shapes, row_length=many)
-        wanted = TileShape(shape.lanes, 32, shape.steps, shape.chunk, single_lead=shape.joined_once)
+        wanted = TileShape(shape.lanes, 32, shape.steps, shape.chunk, single_lead=shape.single_lead)
         assert tile_shape(asked, gpu()) == wanted
         for other, adapter in (
             (replace(asked, row_length=asked.row_length // 2), gpu()),
