@@ -201,7 +201,7 @@ class _Call:
         shape: the shape of the input.
         decays, inward, outward: the shapes of A, B and C.
         chunk: the steps of a chunk.
-        series, ends: where arrays are parts of one; see shaders/shared/selective_place.wgsl.
+        series, ends: where arrays are parts of one; see shaders/shared/selective_position.wgsl.
     """
 
     shape: tuple[int, ...]

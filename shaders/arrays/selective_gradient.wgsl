@@ -24,7 +24,7 @@
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies else []) %}
 {% set inputs = {"u": "series[at]", "dt": "series[call.series + at]", "grad": "series[2u * call.series + at]"} %}
-{% include "shared/selective_place.wgsl" %}
+{% include "shared/selective_position.wgsl" %}
 {% from "shared/selective_tile.wgsl" import declare_tile, declare_next, load_tile, share_tile with context %}
 
 @group(0) @binding(1) var<storage, read> series: array<f32>;

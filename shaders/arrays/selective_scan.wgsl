@@ -15,7 +15,7 @@
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies and purpose == "outputs" else []) %}
 {% set invocations = channels %}
 {% set inputs = {"u": "source_u[at]", "dt": "source_dt[at]"} %}
-{% include "shared/selective_place.wgsl" %}
+{% include "shared/selective_position.wgsl" %}
 {% from "shared/selective_tile.wgsl" import declare_tile, declare_next, load_tile, share_tile with context %}
 
 @group(0) @binding(1) var<storage, read> source_u: array<f32>;
