@@ -52,7 +52,7 @@ def _submit(
     /,
     **values: object,
 ) -> None:
-    """Submit a stage of this module, and before it what clears arrays. The caller holds the lock."""
+    """Submit a stage of this module, after clears of some arrays. The caller holds the lock."""
     bound: list[Binding] = [uniform_of(context, numbers), *(array._binding() for array in arrays)]
     stage = stage_dispatch(context, f"counting/{name}.wgsl", bound, workgroups, arrays[0].size, **values)
     steps: list[Step] = [*(Clear(array.buffer, array.offset, round_up(array.nbytes)) for array in clears), stage]
@@ -69,8 +69,8 @@ class Edges:
     Attributes:
         numbers: (bins + 1,) of the dtype: the least number of each bin, and the greatest of the last one.
         usable: the number of bins that a number of the dtype can belong to; they are the first ones.
-        floats: two numbers of float32: bins to a unit if all are about as wide, else 0; and how far an edge is from
-            where this scale puts it, at most, in bins.
+        floats: two numbers of float32: the bins per unit if all are about as wide, else 0; and the largest distance, in
+            bins, from an edge to where this scale puts it.
     """
 
     numbers: DeviceArray
@@ -79,7 +79,7 @@ class Edges:
 
 
 def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArray]:
-    """Return how often each label below `bins` is there, and flags: the largest label, and 1 if one is negative.
+    """Return how often each label below `bins` occurs, and two words: the largest label, and 1 if one is negative.
 
     Args:
         labels: integers or bools, one or more of them.

@@ -65,7 +65,8 @@ class FewLabels:
 
     Attributes:
         labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
-        count: of a reduction the number of groups; of a scan more than the largest label, taken for an unsigned number.
+        count: for a reduction the number of groups; for a scan a number above the largest label, where labels are read
+            as unsigned numbers.
     """
 
     labels: DeviceArray
@@ -118,7 +119,7 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
 
 
 def search_largest(executor: Executor, labels: DeviceArray) -> DeviceArray:
-    """Return the largest label on a device. Labels are taken for unsigned numbers, so negative ones are large."""
+    """Return the largest label on a device. Labels are read as unsigned numbers, so negative ones are large."""
     flat = contiguous(labels)._view_as((labels.size,), f"u{labels.dtype.itemsize}")
     return scan_array(executor, flat, "maximum", reduces=True)
 
@@ -208,7 +209,11 @@ def scan_by_table(
 
 
 def in_shape(problem: Problem, results: Sequence[DeviceArray], length: int | None = None) -> list[DeviceArray]:
-    """Return results that are there row by row in the shape of the array, or with another length along the axis."""
+    """Return results, which are stored row by row, in the shape of the array.
+
+    Args:
+        length: the length of the result along the axis (default: the array's).
+    """
     length = problem.row_length if length is None else length
     lead = (*problem.shape[: problem.axis], length, *problem.shape[problem.axis + 1 :])
     return [

@@ -87,7 +87,7 @@ def check_fixed_floats(context: DeviceContext) -> None:
 def _wrong_floats(context: DeviceContext) -> str:
     """Return the steps on floats that have wrong bits on the device, as a message names them; "" if there are none."""
     pairs = critical_pairs()
-    problem = make_problem(tuple(pairs), _right, axis=0, before=_steps, reproducible=EVERYWHERE)
+    problem = make_problem(tuple(pairs), _keep_right, axis=0, before=_steps, reproducible=EVERYWHERE)
     plan = plan_scan(
         scan_spec(problem, context.capabilities), context.capabilities, "three_dispatch", "a check of floats"
     )
@@ -106,7 +106,7 @@ def _wrong_floats(context: DeviceContext) -> str:
     return " and ".join(wrong)
 
 
-def _right(left: object, right: object) -> object:
+def _keep_right(left: object, right: object) -> object:
     """Return the right operand: a scan with this operator changes nothing."""
     del left
     return right
@@ -206,7 +206,7 @@ def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> T
 
 
 def slab_tile(context: DeviceContext, spec: ScanSpec) -> Tile:
-    """Return the tile for slabs of whole rows or columns, which all have the same one so that the bits stay."""
+    """Return the tile for slabs of whole rows or columns. All slabs have the same tile, so that bits do not change."""
     if spec.inner > 1:
         return column_tile(spec, context.capabilities)
     return choose_tile(spec, context.capabilities, context.tuned)

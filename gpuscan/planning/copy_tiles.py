@@ -10,10 +10,10 @@ from math import prod
 from typing import NamedTuple
 
 # Bytes of workgroup memory that a tile takes, by the bytes of a unit: 32 x 32 words with a word between rows, or 64 x
-# 64 bytes. And the invocations that copy a tile; each stays in a column, so that a row has at most as many
-# blocks. H200, 2^25 float32 transposed, (540, 62117) and (8192, 4096): 88 and 87 us; 98 and 95 with 5 KiB, since fewer
-# workgroups are at work at a time; 108 and 105 with 10 KiB and 256 invocations. uint8 (1486, 22577): 55 us, and 70 in
-# smaller tiles; float16 (5001, 6703): 101 us, and 113 in the shape of uint8.
+# 64 bytes. And the invocations that copy a tile. Each stays in a column, so a row has at most as many blocks. H200,
+# 2^25 float32 transposed, (540, 62117) and (8192, 4096): 88 and 87 us; 98 and 95 with 5 KiB, since fewer workgroups are
+# at work at a time; 108 and 105 with 10 KiB and 256 invocations. uint8 (1486, 22577): 55 us, and 70 in smaller tiles;
+# float16 (5001, 6703): 101 us, and 113 in the shape of uint8.
 TILE_BYTES = {1: 4352, 2: 4224, 4: 4224, 8: 4224}
 TILE_INVOCATIONS = 128
 # Axes that a tile may have.
@@ -109,7 +109,7 @@ def units_in_word(unit: int) -> int:
 
 
 def _blocks_and_slots(extents: Sequence[int], inner: int, unit: int) -> tuple[list[int], list[int]]:
-    """Return how a tile is read and kept.
+    """Return the blocks in which a tile is read, and the slots of workgroup memory in which it is stored.
 
     Args:
         extents: the tile's elements along each of its three axes.
@@ -117,14 +117,14 @@ def _blocks_and_slots(extents: Sequence[int], inner: int, unit: int) -> tuple[li
         unit: bytes of what is copied at once.
 
     Returns:
-        The blocks along each axis: a block is a unit, or as many units along two axes as a word has. And the words, or
-        larger units, from one place to the next in workgroup memory, along each axis and in all. Smaller units are
-        kept in words of neighbours along the inner axis, and the places along axis 0 are sorted by their remainders
-        with the units of a word.
+        The number of blocks along each axis. A block is one unit; if several units are in a word, it has as many units
+        along axis 0, and as many along the inner axis. And the distance in slots from one element to the next along
+        each axis, and the number of all slots. A slot is a unit, or a word of neighbours along the inner axis. With
+        such words, slots along axis 0 are sorted by the index modulo the units of a word.
     """
     together = units_in_word(unit)
     blocks = list(extents[:_TILE_AXES])
-    # Places that are written together are an odd number of words apart, and so in different banks of the memory.
+    # Slots that are written together are an odd number of words apart, and so in different banks of the memory.
     if together == 1:
         row = blocks[0] | (inner == 1)
         layer = row * blocks[1] | (inner == 2)

@@ -57,14 +57,16 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
 
 
 def is_small(tile: TileShape, spec: ScanSpec, capabilities: Capabilities) -> bool:
-    """Return True for a tile of a whole row that is slower than a tile of several rows if that waits for no other."""
+    """Return True if a tile of a whole row is so small that tiles of several whole rows are faster."""
     h = heuristics_for(capabilities.adapter_type)
     nbytes, words = tile.tile_size * bytes_accessed_together(spec), tile.tile_size * spec.element.words
     return nbytes < h.min_whole_row_bytes or words < h.min_whole_row_words
 
 
 def end_with_rows(tile: TileShape, spec: ScanSpec) -> TileShape:
-    """Return the tile with fewer steps, or one more, if it ends where rows do then, so that it waits for no other.
+    """Return the tile with the nearest number of steps with which it ends where rows do, and so waits for no other.
+
+    There may be one more step at most. Without such a number, return the tile itself.
 
     H200, 2^25 int64 in rows of 12, 3, 5 and 7: 133, 136, 140 and 246 us in tiles of 3, 3, 5 and 7 steps that do not
     wait; 187 to 195 us in tiles of 4 steps that do.
@@ -76,9 +78,9 @@ def end_with_rows(tile: TileShape, spec: ScanSpec) -> TileShape:
 
 
 def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
-    """Return the tile for the canonical order, which every tile of a power of two realises.
+    """Return the tile for the canonical order. All tiles of a power of two of elements have this order.
 
-    Long chunks have fewer totals, which are joined one level after the other. CPU adapters take chunks as short as
+    Long chunks have fewer totals, so that these are joined in fewer levels. CPU adapters take chunks as short as
     possible if the functions take long to compile: lavapipe takes 3.7 instead of 9.2 s to compile a loop in chunks of 1
     instead of 4.
     """
@@ -128,9 +130,9 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
         chunks.append(chunks[-1] * 2)
     # An array of one tile takes one dispatch, and one kernel with twice the text compiles as fast as three. lavapipe,
     # 3000 uint32: 240 us instead of 380.
-    lone = chunks[-1] * (1 if spec.has_long_functions or spec.compacts else 2)
-    if is_cpu and spec.length <= workgroup * lone:
-        chunk = min(size for size in (*chunks, lone) if spec.length <= workgroup * size)
+    longest = chunks[-1] * (1 if spec.has_long_functions or spec.compacts else 2)
+    if is_cpu and spec.length <= workgroup * longest:
+        chunk = min(size for size in (*chunks, longest) if spec.length <= workgroup * size)
     else:
         chunk = max((size for size in chunks if workgroup * size <= spec.length), default=chunk)
     capacity = items_that_fit(spec, capabilities)
@@ -146,13 +148,14 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     subgroup_size = capabilities.subgroup_size
     chunk = h.mask_chunk if spec.compacts else min_chunk(spec.source, spec.destination)
     words = spec.item_words
-    place_words = spec.element.words if has_narrow_rows(spec, capabilities) else words
-    place_words = place_words if spec.steps is None else spec.kept_words
+    held_words = spec.element.words if has_narrow_rows(spec, capabilities) else words
+    held_words = held_words if spec.steps is None else spec.kept_words
     accessed = bytes_accessed_together(spec)
-    fits = spec.length // (h.workgroup * h.min_tiles)  # elements of a chunk
-    chunk_bytes = min(largest_chunk_bytes(spec, h), max(ACCESS_BYTES, fits * accessed))
+    # Longer chunks would cut the array into too few tiles.
+    longest = spec.length // (h.workgroup * h.min_tiles)
+    chunk_bytes = min(largest_chunk_bytes(spec, h), max(ACCESS_BYTES, longest * accessed))
     most_words = h.register_words // (2 if is_medium(spec.combine, h) else 3)
-    while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= most_words:
+    while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * held_words <= most_words:
         chunk *= 2
     capacity = items_that_fit(spec, capabilities)
     if subgroup_size >= BLOCK and words >= h.widest_words and not spec.compacts:
@@ -161,7 +164,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     workgroup = max(power_below(min(h.workgroup, most, max(capacity, subgroup_size))), subgroup_size)
     wide = power_below(min(h.wide_workgroup, most, max(capacity - h.wide_workgroup // subgroup_size, workgroup)))
     rows = rows_of_whole_accesses(spec, h)
-    if chunk < rows <= fits:
+    if chunk < rows <= longest:
         chunk = rows
         most = h.vector_register_words // (chunk * words)
         steps = max((n for n in h.steps if n <= most and workgroup * n * chunk * h.min_tiles <= spec.length), default=1)
@@ -216,13 +219,13 @@ def is_medium(operator: Code, h: Heuristics) -> bool:
 
 
 def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
-    """Return the shape that was measured for many elements of this type, or None if there is none that runs here."""
+    """Return the shape that was measured for this type of element; None if none was, or if it does not run here."""
     h, size = heuristics_for(capabilities.adapter_type), capabilities.subgroup_size
     sizes = [field.storage_bytes for field in spec.source.fields]
     plain = spec.item_words == spec.element.words == sum(sizes) // 4 and not spec.compacts
     for shape in h.measured_shapes:
-        alike = plain and (spec.item_words, len(sizes)) == (shape.words, shape.fields)
-        if not alike or shape.lanes % size or (spec.combine.long and not shape.long_too):
+        is_for_type = plain and (spec.item_words, len(sizes)) == (shape.words, shape.fields)
+        if not is_for_type or shape.lanes % size or (spec.combine.long and not shape.long_too):
             continue
         tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.single_lead)
         if spec.length >= h.min_measured_tiles * tile.tile_size:
@@ -238,7 +241,7 @@ def max_invocations(capabilities: Capabilities) -> int:
 
 
 def items_that_fit(spec: ScanSpec, capabilities: Capabilities) -> int:
-    """Return the invocations that workgroup memory holds an item for, and 64 more items for totals and prefixes."""
+    """Return for how many invocations workgroup memory has room: an item each, and 64 items for totals and prefixes."""
     words = spec.item_words + (MOVING_WORDS if spec.compacts else 0)
     return capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
 
@@ -255,11 +258,11 @@ def lanes_and_steps(
     """
     h = heuristics_for(capabilities.adapter_type)
     sizes = [field.storage_bytes for field in spec.source.fields]
-    long, twice = spec.combine.long, recomputes_scan(spec, capabilities)
+    long, scans_twice = spec.combine.long, recomputes_scan(spec, capabilities)
     words = spec.item_words == 1 and set(sizes) == {4}
-    halves = spec.item_words == 1 and set(sizes) == {2} and twice
+    halves = spec.item_words == 1 and set(sizes) == {2} and scans_twice
     looks_ahead = (words or halves) and capabilities.progress_later
-    most_steps = steps_that_fit(spec, h, chunk, twice and not joins_rows_once(spec, capabilities, chunk))
+    most_steps = steps_that_fit(spec, h, chunk, scans_twice and not joins_rows_once(spec, capabilities, chunk))
 
     def choices(lanes: int, most: int, among: tuple[int, ...] = h.steps) -> list[int]:
         """Return the numbers of steps, up to the most, that cut the array into enough tiles."""
@@ -336,7 +339,7 @@ def count_loaded_bytes(spec: ScanSpec) -> int:
 
 
 def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> TileShape | None:
-    """Return the tile that ends where rows do, or None if such tiles would be half empty or a row needs too many.
+    """Return a tile that ends where rows do; None if such tiles would be half empty, or a row needs too many of them.
 
     Items then need no head flag, and a tile that holds a whole row waits for no other.
     """

@@ -38,7 +38,7 @@ class TensorScan(ABC):
     real_count: int
 
     def like_results(self, tensors: Tensors) -> Tensors:
-        """Return tensors with the shapes, dtypes and device of the results: without more, the first tensors."""
+        """Return tensors with the shapes, dtypes and device of the results (default: the first tensors)."""
         return tensors[: self.result_count]
 
     @abstractmethod

@@ -28,7 +28,8 @@
 {%- endset -%}
 ({{ words if in_64_bits and numbers | length == 1 else "(" ~ words ~ ")" }} >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if in_64_bits else "0u" }}
 {%- endmacro %}
-{#- Post the aggregate of a tile, which may be `at_hand` for another workgroup. A test build leaves own posts out. -#}
+{#- Post the aggregate of a tile: the workgroup's own `tile`, or `at_hand`, which may be a late tile of another
+    workgroup. A test build withholds only posts of own tiles. -#}
 {% macro post_aggregate(tile="tile") %}
 {% set period = kernel.test_build.withheld_period %}
     if (invocation == 0u{% if period %} && ({{ "at_hand != tile || " if tile == "at_hand" }}{{ tile }} % {{ period }}u != 1u){% endif %}) {
