@@ -34,7 +34,7 @@ from gpuscan.problem.groups import (
 )
 from gpuscan.problem.labels import MISSING
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.problem_parts import cut
+from gpuscan.problem.problem_parts import slice_problem
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
 
@@ -172,7 +172,7 @@ def _run_on_device_group(
 
     def share(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
-        contents = [array._read() for array in call(device._executor, cut(problem, axis, low, high), own)]
+        contents = [array._read() for array in call(device._executor, slice_problem(problem, axis, low, high), own)]
         device._context.check()
         return contents
 

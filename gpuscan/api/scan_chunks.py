@@ -35,7 +35,7 @@ from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.fixed_bits import is_everywhere
 from gpuscan.problem.problem import Problem, ProblemOptions, make_unrounded
-from gpuscan.problem.problem_parts import cut
+from gpuscan.problem.problem_parts import slice_problem
 from gpuscan.problem.results import over_arrays, parts_of
 from gpuscan.problem.segments import Heads, Marks, as_words
 from gpuscan.reference import scan as reference
@@ -511,8 +511,8 @@ def _spans(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Problem
         return [replace(problem, initial=True, seeds=carry)]
     marks = problem.heads.cut.array
     first = int(marks.argmax()) if marks.any() else problem.size
-    going_on = replace(cut(problem, 0, 0, first), initial=True, seeds=carry, heads=None)
-    return [going_on, cut(problem, 0, first, problem.size)]
+    going_on = replace(slice_problem(problem, 0, 0, first), initial=True, seeds=carry, heads=None)
+    return [going_on, slice_problem(problem, 0, first, problem.size)]
 
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:

@@ -17,7 +17,7 @@ from gpuscan.problem.arguments import as_flag, initial_rows
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem, ProblemOptions
-from gpuscan.problem.problem_parts import cut, cut_heads
+from gpuscan.problem.problem_parts import slice_heads, slice_problem
 from gpuscan.problem.results import over_arrays
 from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
 
@@ -104,7 +104,7 @@ def _cut_kind(whole: Problem, axis: int, begin: int, end: int) -> Problem:
     """
     if end - begin == whole.shape[axis]:
         return whole
-    return cut(whole.with_leaves(()), axis, begin, end).as_rewrite_of(whole, f"{begin}:{end} of axis {axis}")
+    return slice_problem(whole.with_leaves(()), axis, begin, end).as_rewrite_of(whole, f"{begin}:{end} of axis {axis}")
 
 
 def whole_shape(problem: Problem, first: Distributed) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ def cut_shards(problems: Sequence[Problem], first: Distributed, segments: object
                 "devices. Pass NumPy keys, or a gpuscan.ShardedArray of keys that is divided alike"
             )
         whole = heads_of(segments, keys, shape, axis, reverse)
-        heads = [cut_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
+        heads = [slice_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
         if whole is not None and divided:
             if isinstance(whole.cut, Keys):
                 _check_alike(whole.cut.array, shape, axis)

@@ -41,7 +41,7 @@ from gpuscan.planning.partition import cut_into_shards
 from gpuscan.planning.strategies import check_strategy, strategy_asked_for
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, resolve_axis
 from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
-from gpuscan.problem.problem_parts import cut_heads
+from gpuscan.problem.problem_parts import slice_heads
 from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
 from gpuscan.problem.segments import Offsets, heads_of
 from gpuscan.reference import scan as reference
@@ -520,7 +520,7 @@ def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments:
         np.moveaxis(result, axis, 0)[empty] = fill.reshape((*others, *f.shape))
     heads = replace(heads, cut=Offsets(np.unique(offsets)))
     own = [
-        replace(problem, heads=cut_heads(heads, axis, low, high), keep_last_only=True)
+        replace(problem, heads=slice_heads(heads, axis, low, high), keep_last_only=True)
         for problem, (low, high) in zip(problems, edges_of(first), strict=True)
     ]
     shards = shards_of(own, first, [begin not in offsets for begin, _ in edges_of(first)])

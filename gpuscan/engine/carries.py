@@ -17,7 +17,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_unrounded
-from gpuscan.problem.problem_parts import cut, in_memory
+from gpuscan.problem.problem_parts import range_in_memory, slice_problem
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
 Carry = tuple[AnyArray, ...] | None
@@ -128,11 +128,11 @@ def ends_with_carry(problem: Problem) -> bool:
 
 def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
     """Return the combination of all elements of each row, given the results of their scan."""
-    low, high = in_memory(problem, problem.row_length - 1, problem.row_length)
+    low, high = range_in_memory(problem, problem.row_length - 1, problem.row_length)
     ends = [contiguous(slice_axis(result, problem.axis, low, high))._read() for result in results]
     executor.context.check()
     fields = problem.element.fields
     last = tuple(end.reshape(problem.rows, *f.shape) for end, f in zip(ends, fields, strict=True))
     if not problem.exclusive:
         return last
-    return reduce_rows(executor, cut(problem, problem.axis, low, high), last)
+    return reduce_rows(executor, slice_problem(problem, problem.axis, low, high), last)

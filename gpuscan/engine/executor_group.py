@@ -37,7 +37,7 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
+from gpuscan.problem.problem_parts import parts_from_axis, range_in_memory, slice_problem
 from gpuscan.problem.segments import Offsets
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class ExecutorGroup:
         result_axis = axis - (axis > problem.axis)
 
         def call(device: int, low: int, high: int) -> None:
-            share = cut(problem, axis, low, high)
+            share = slice_problem(problem, axis, low, high)
             index = (*before, slice(low, high))
             if not problem.keep_last_only or problem.heads is not None:
                 scan_host(self.executors[device], share, strategy, outputs=[result[index] for result in results])
@@ -172,7 +172,7 @@ class ExecutorGroup:
                 for output, fill in zip(outputs, problem.fill or (), strict=True):
                     output[...] = np.expand_dims(fill.reshape((*others, *fill.shape[1:])), axis)
                 return
-            part = cut(problem, axis, low, high)
+            part = slice_problem(problem, axis, low, high)
             own = replace(heads, shape=part.shape, cut=replace(given, array=offsets[first : last + 1] - low))
             scan_host(self.executors[device], replace(part, heads=own), strategy, outputs=outputs)
 
@@ -209,7 +209,9 @@ class ExecutorGroup:
                 low, high = problem.row_length - device_range.stop, problem.row_length - device_range.start
             views = results if problem.keep_last_only else [result[low:high] for result in results]
             ends = first_and_last_head(problem, device_range.start, high - low)
-            yield RoundRobinChunk(device_range.device, cut(problem, 0, low, high), views, device_range.last, ends)
+            yield RoundRobinChunk(
+                device_range.device, slice_problem(problem, 0, low, high), views, device_range.last, ends
+            )
 
     # ----- Chunks
 
@@ -239,7 +241,7 @@ class ExecutorGroup:
                     stop = min(device_range.stop, problem.size)
                     ends = first_and_last_head(problem, device_range.start, stop - device_range.start)
                     yield RoundRobinChunk(
-                        device_range.device, cut(problem, 0, device_range.start, stop), views, False, ends
+                        device_range.device, slice_problem(problem, 0, device_range.start, stop), views, False, ends
                     )
 
         with closing(self.run(pieces(), strategy)) as landing:
@@ -364,7 +366,7 @@ def _scan_round_robin_chunk(
         for begin, end, start in ((0, first, carry), (first, length, None)):
             if begin < end:
                 part = start_from_carry(cut_round_robin_chunk(problem, leaves, begin, end), start)
-                low, high = in_memory(problem, begin, end)
+                low, high = range_in_memory(problem, begin, end)
                 write(scan_device(executor, part, strategy), [output[low:high] for output in round_robin_chunk.outputs])
     elif round_robin_chunk.last:
         whole = start_from_carry(cut_round_robin_chunk(problem, leaves, 0, length), carry)
@@ -374,7 +376,7 @@ def _scan_round_robin_chunk(
 
 def cut_round_robin_chunk(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
     """Return the scan of a part of a round-robin chunk, along the first axis, of arrays on the device."""
-    return cut(replace(problem, leaves=tuple(leaves)), 0, *in_memory(problem, begin, end))
+    return slice_problem(replace(problem, leaves=tuple(leaves)), 0, *range_in_memory(problem, begin, end))
 
 
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:

@@ -32,7 +32,7 @@ from gpuscan.operators.traced_array import Number
 from gpuscan.planning.transfer_heuristics import DEVICE_GROUPS
 from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_problem
-from gpuscan.problem.problem_parts import cut, in_memory
+from gpuscan.problem.problem_parts import range_in_memory, slice_problem
 from gpuscan.problem.segments import Offsets
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Shard:
         """Return the scan between two indices of the axis, counted in the order of the scan, without heads."""
         if self.problem.heads is None and end - begin == self.problem.row_length:
             return self.problem
-        low, high = in_memory(self.problem, begin, end)
-        return cut(replace(self.problem, heads=None), self.problem.axis, low, high)
+        low, high = range_in_memory(self.problem, begin, end)
+        return slice_problem(replace(self.problem, heads=None), self.problem.axis, low, high)
 
 
 # ----- Shards that follow each other along the scan
@@ -143,7 +143,7 @@ def scan_out(shard: Shard) -> list[DeviceArray]:
 
 def half(shard: Shard, results: Sequence[DeviceArray], begin: int, end: int) -> Shard:
     """Return a part of a shard without segments as a shard, which writes to its part of the results."""
-    low, high = in_memory(shard.problem, begin, end)
+    low, high = range_in_memory(shard.problem, begin, end)
     out = [slice_axis(result, shard.problem.axis, low, high) for result in results]
     return replace(shard, problem=shard.part(begin, end), continues=begin > 0, out=out)
 
@@ -169,7 +169,7 @@ def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: 
     # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
     first_results = scan_device(executor, start_from_carry(shard.part(0, second), carry), strategy)
     results = scan_device(executor, problem, strategy, out=shard.out)
-    low, high = in_memory(problem, 0, second)
+    low, high = range_in_memory(problem, 0, second)
     for part, result in zip(first_results, results, strict=True):
         write_elements(part, slice_axis(result, problem.axis, low, high))
     return results

@@ -1,4 +1,4 @@
-"""Parts of a problem as problems of their own: between two places of an axis, or some of the rows."""
+"""Parts of a problem as problems of their own: between two indices of an axis, or some of the rows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from gpuscan.problem.segments import Heads, Keys, Marks, Offsets
 Arrays = list[AnyArray]
 
 
-def in_memory(problem: Problem, begin: int, end: int) -> tuple[int, int]:
+def range_in_memory(problem: Problem, begin: int, end: int) -> tuple[int, int]:
     """Return where along the axis a part of the scan begins and ends in memory."""
     length = problem.row_length
     return (length - end, length - begin) if problem.reverse else (begin, end)
 
 
-def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
-    """Return the scan of the elements between two places of an axis, with the seeds and the fill of its rows."""
+def slice_problem(problem: Problem, axis: int, low: int, high: int) -> Problem:
+    """Return the scan of the elements between two indices of an axis, with the seeds and the fill of its rows."""
     index = (slice(None),) * axis + (slice(low, high),)
     shape = (*problem.shape[:axis], high - low, *problem.shape[axis + 1 :])
     seeds, fill = problem.seeds, problem.fill
     if axis != problem.axis:
-        seeds, fill = (_cut_rows(problem, values, axis, low, high) for values in (problem.numpy_seeds, problem.fill))
+        seeds, fill = (_slice_rows(problem, values, axis, low, high) for values in (problem.numpy_seeds, problem.fill))
     leaves = tuple(leaf[index] for leaf in problem.leaves)
-    heads = cut_heads(problem.heads, axis, low, high)
+    heads = slice_heads(problem.heads, axis, low, high)
     return replace(problem, leaves=leaves, shape=shape, seeds=seeds, fill=fill, heads=heads)
 
 
-def _cut_rows(
+def _slice_rows(
     problem: Problem, values: tuple[AnyArray, ...] | None, axis: int, low: int, high: int
 ) -> tuple[AnyArray, ...] | None:
-    """Return the values of the rows between two places of an axis, given one of each field for every row."""
+    """Return the values of the rows between two indices of an axis, given one of each field for every row."""
     if values is None:
         return None
     others = [n for i, n in enumerate(problem.shape) if i != problem.axis]
@@ -43,8 +43,8 @@ def _cut_rows(
     return tuple(value.reshape(*others, *value.shape[1:])[rows].reshape(-1, *value.shape[1:]) for value in values)
 
 
-def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | None:
-    """Return the heads between two places of an axis."""
+def slice_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | None:
+    """Return the heads between two indices of an axis."""
     if heads is None:
         return None
     shape = (*heads.shape[:axis], high - low, *heads.shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""Treat structured arrays as bundles: count the axes of their fields, and put results together again."""
+"""Take bundles and structured arrays apart, and put results together in the same structure."""
 
 from __future__ import annotations
 
