@@ -106,7 +106,7 @@ def export(
         problem = make_problem(x, op, **options | {"reproducible": reproducible})
         files = files_of(problem, problem.source, variants(problem, strategy), samples_of(problem))
     else:
-        _check_alone(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
+        _check_compact(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
         if is_everywhere(reproducible):
             raise ValueError(
                 f"compact= was passed with reproducible={reproducible!r}, but a compaction combines no elements. Leave "
@@ -123,12 +123,12 @@ def export(
     for name in written_files(earlier).keys() - files.keys():
         (target / name).unlink(missing_ok=True)
     for name, content in files.items():
-        with replace_file(target / name) as partial:
-            partial.write_bytes(content)
+        with replace_file(target / name) as unfinished:
+            unfinished.write_bytes(content)
     return target
 
 
-def _check_alone(compact: object, op: object, **flags: object) -> None:
+def _check_compact(compact: object, op: object, **flags: object) -> None:
     """Raise an error if `compact` is no mask, or is passed with what only scans have."""
     if not (compact is True or isinstance(compact, np.bool_) or callable(compact)):
         raise TypeError(

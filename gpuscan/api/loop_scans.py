@@ -84,22 +84,25 @@ class LoopRun:
             step.results[state_index].index: state_index for state_index in recurrent if step.results[state_index].args
         }
 
+        # The numbers of the carry for which an array is needed: of their new values, after each step, or of their old
+        # values, before each step.
         new_needed: set[int] = set()
         old_needed: set[int] = set()
 
-        def needs(nodes: Sequence[Node], new_of: Mapping[int, int]) -> tuple[set[int], set[int]]:
-            cuts = cut_inputs(nodes, new_of)
+        def find_reads(nodes: Sequence[Node], new_of: Mapping[int, int]) -> tuple[set[int], set[int]]:
+            """Return the numbers with new values that nodes read, and the numbers with old values that they read."""
+            inputs = cut_inputs(nodes, new_of)
             return (
-                {new_of[node.index] for node in cuts if node.index in new_of},
-                {old_of[node.index] for node in cuts if node.index in old_of and node.index not in new_of},
+                {new_of[node.index] for node in inputs if node.index in new_of},
+                {old_of[node.index] for node in inputs if node.index in old_of and node.index not in new_of},
             )
 
-        def need(nodes: Sequence[Node], new_of: Mapping[int, int]) -> set[int]:
-            """Note what nodes need, and return the old numbers among that."""
-            news, olds = needs(nodes, new_of)
-            new_needed.update(news)
-            old_needed.update(olds)
-            return olds
+        def note_reads(nodes: Sequence[Node], new_of: Mapping[int, int]) -> set[int]:
+            """Note what nodes read as needed, and return the numbers with old values that they read."""
+            new_read, old_read = find_reads(nodes, new_of)
+            new_needed.update(new_read)
+            old_needed.update(old_read)
+            return old_read
 
         for stage in stages:
             earlier = {
@@ -107,21 +110,21 @@ class LoopRun:
                 for index, state_index in self.new_of.items()
                 if state_index not in stage.state_indices
             }
-            need([*stage.numbers, *([stage.constant] if stage.constant is not None else [])], earlier)
+            note_reads([*stage.numbers, *([stage.constant] if stage.constant is not None else [])], earlier)
         for state_index in self.derivation.direct:
-            need([step.results[state_index]], self.new_of)
-        news, olds = needs(step.outputs, self.new_of)
+            note_reads([step.results[state_index]], self.new_of)
+        new_read, old_read = find_reads(step.outputs, self.new_of)
         order = self._order()
-        fused = self._find_fused(order, news, olds)
-        new_needed |= news - (set(fused.state_indices) if fused is not None else set())
-        old_needed |= olds
+        fused = self._find_fused(order, new_read, old_read)
+        new_needed |= new_read - (set(fused.state_indices) if fused is not None else set())
+        old_needed |= old_read
         pending = set(old_needed)
         while pending:
             # An old number that is computed directly needs the arrays that it is computed from.
             state_index = pending.pop()
             if state_index not in recurrent:
                 known = set(old_needed)
-                pending |= need([step.results[state_index]], self.new_of) - known
+                pending |= note_reads([step.results[state_index]], self.new_of) - known
         ys: list[SomeArray] = []
         for item in order:
             if isinstance(item, int):
@@ -174,16 +177,16 @@ class LoopRun:
                 raise AssertionError("the parts of a loop depend on each other in a circle")
         return ordered
 
-    def _find_fused(self, order: Sequence[LoopStage | int], news: set[int], olds: set[int]) -> LoopStage | None:
+    def _find_fused(self, order: Sequence[LoopStage | int], new_read: set[int], old_read: set[int]) -> LoopStage | None:
         """Return the stage that computes the outputs when it stores its results; None if a separate map computes them.
 
         It is the last stage that the outputs need, and they need no old numbers of that stage.
         """
         for item in reversed(order):
             own = set(item.state_indices) if isinstance(item, LoopStage) else {item}
-            if olds & own:
+            if old_read & own:
                 return None
-            if news & own:
+            if new_read & own:
                 return item if isinstance(item, LoopStage) else None
         return None
 

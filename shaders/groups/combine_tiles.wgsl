@@ -137,11 +137,11 @@ fn slot_of(position: u32) -> u32 {
             }
             workgroupBarrier();
 {% for i in range(items) %}
-            let position{{ i }}_to = atomicLoad(&scratch[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
+            let target{{ i }} = atomicLoad(&scratch[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
 {% endfor %}
             workgroupBarrier();
 {% for i in range(items) %}
-            atomicStore(&scratch[slot_of(position{{ i }}_to)], key{{ i }});
+            atomicStore(&scratch[slot_of(target{{ i }})], key{{ i }});
 {% endfor %}
             workgroupBarrier();
             shift += digit_bits;
