@@ -128,7 +128,7 @@ def test_tables(device: gs.Device) -> None:
         table, factor = np.random.default_rng(number).integers(0, 3, (3, 3)).astype(np.int32), 0.5 + number
 
         def step(h: Any, x: Any, table: Any = table, factor: float = factor) -> Any:
-            return (following := table[h, x]), following * np.float32(factor)
+            return (following := table[h, x]), following.astype(np.float32) * np.float32(factor)
 
         for array, wanted in zip(results_of(gs.loop(step, 0, a)), results_of(gs.loop(step, 0, LETTERS)), strict=True):
             assert_same(array, wanted, number)
