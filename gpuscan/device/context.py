@@ -47,7 +47,7 @@ from gpuscan.device.reports import (
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunBuffers, RunDescriptor, TileState
-from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP
+from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_PAUSE
 from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
@@ -401,11 +401,11 @@ class DeviceContext:
     # ----- Timeouts
 
     def capabilities_without(self, strategies: tuple[str, ...]) -> Capabilities:
-        """Return the capabilities as if these strategies were given up.
+        """Return the capabilities as if these strategies were paused, too.
 
-        This first takes back the strategies that were given up long enough.
+        This first ends the pauses that are over.
         """
-        self.take_strategies_back()
+        self.end_pauses()
         capabilities = self.capabilities
         return replace(capabilities, distrusted=(*capabilities.distrusted, *strategies)) if strategies else capabilities
 
@@ -420,18 +420,18 @@ class DeviceContext:
             _log.warning(
                 "strategy %r timed out %d times within %.0f s on %s: tiles waited longer than their bound for others. "
                 'For %.0f s "auto" leaves it out. Other programs that use the GPU at the same time can cause this',
-                *(strategy, TIMEOUTS_TO_GIVE_UP, TIMEOUT_WINDOW, summary, seconds),
+                *(strategy, TIMEOUTS_TO_PAUSE, TIMEOUT_WINDOW, summary, seconds),
             )
-        given_up = self.run_log.timeouts.given_up
-        if given_up != self.capabilities.distrusted or self.run_log.timeouts.recent != recent:
-            self.capabilities = replace(self.capabilities, distrusted=given_up)
+        paused = self.run_log.timeouts.paused
+        if paused != self.capabilities.distrusted or self.run_log.timeouts.recent != recent:
+            self.capabilities = replace(self.capabilities, distrusted=paused)
             # Launches wait for no reports.
             self.programs.clear()
 
-    def take_strategies_back(self) -> None:
-        """Let ``"auto"`` choose the strategies again that were given up long enough."""
+    def end_pauses(self) -> None:
+        """Let ``"auto"`` choose strategies again after their pause."""
         if self.capabilities.distrusted and self.run_log.timeouts.end_pauses():
-            self.capabilities = replace(self.capabilities, distrusted=self.run_log.timeouts.given_up)
+            self.capabilities = replace(self.capabilities, distrusted=self.run_log.timeouts.paused)
             self.programs.clear()
 
     def may_time_out(self, strategy: str) -> bool:

@@ -1,4 +1,4 @@
-"""React to timeouts of strategies: try again, raise, or give a strategy up for a while that times out often.
+"""React to timeouts of strategies: try again, raise an error, or pause a strategy that times out often.
 
 `handle_timeout` reacts to a timeout in a call that waits for its report. Where no call waits,
 `gpuscan.device.reports.RunLog` finds the timeout with the next read.
@@ -17,12 +17,12 @@ from gpuscan.planning.strategies import strategy_asked_for
 if TYPE_CHECKING:
     from gpuscan.device.error_translation import ContextLike
 
-# A strategy is given up once it has timed out this often within the following time, in seconds. One timeout says
-# little: other programs that use the GPU can cause it.
-TIMEOUTS_TO_GIVE_UP = 3
+# A strategy is paused once it has timed out this often within the following time, in seconds. One timeout says little:
+# other programs that use the GPU can cause it.
+TIMEOUTS_TO_PAUSE = 3
 TIMEOUT_WINDOW = 60.0
-# The seconds for which it is given up the first time. Each later time is twice as long as the one before, up to the
-# most, so a strategy that never works costs less and less, and one that other programs disturbed comes back.
+# The seconds of a strategy's first pause, and of the longest. Each pause is twice as long as the one before, so a
+# strategy that never works costs less and less, and one that other programs disturbed comes back.
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 3600.0
 # The seconds after a timeout for which calls on device arrays wait for their own report: a run that no call waits for
@@ -31,25 +31,25 @@ WATCH_SECONDS = 600.0
 
 
 class Timeouts:
-    """The timeouts of a device's strategies, and the strategies that are given up for a while.
+    """The timeouts of a device's strategies, and the strategies that are paused.
 
     All of this is forgotten when the process ends.
     """
 
     def __init__(self) -> None:
         self.clock = time.monotonic
-        # The last timeouts of each strategy, how long it was given up last, and until when it is given up.
+        # The last timeouts of each strategy, the length of its last pause, and the end of its pause.
         self._times: dict[str, list[float]] = {}
         self._pauses: dict[str, float] = {}
         self._until: dict[str, float] = {}
         self._last = -math.inf
 
     def note(self, strategy: str) -> float | None:
-        """Note a timeout; return the seconds for which the strategy is given up now, or None if it is not."""
+        """Note a timeout; return the seconds of the pause that begins now, or None if none does."""
         self._last = now = self.clock()
         times = [earlier for earlier in self._times.get(strategy, ()) if now - earlier < TIMEOUT_WINDOW]
         self._times[strategy] = times = [*times, now]
-        if len(times) < TIMEOUTS_TO_GIVE_UP:
+        if len(times) < TIMEOUTS_TO_PAUSE:
             return None
         del self._times[strategy]
         pause = min(2 * self._pauses.get(strategy, FIRST_PAUSE / 2), LONGEST_PAUSE)
@@ -58,12 +58,12 @@ class Timeouts:
         return pause
 
     @property
-    def given_up(self) -> tuple[str, ...]:
-        """The strategies that are given up."""
+    def paused(self) -> tuple[str, ...]:
+        """The strategies that are not used now."""
         return tuple(self._until)
 
     def end_pauses(self) -> bool:
-        """Take the strategies back that were given up long enough; return True if there are any."""
+        """End the pauses that are over; return True if there are any."""
         if not self._until:
             return False
         now = self.clock()

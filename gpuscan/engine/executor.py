@@ -390,7 +390,7 @@ class Planner:
         if context.has_sizes and has_size((spec.rows, spec.row_length, spec.inner)):
             # A recorded program takes the place of the plan.
             return self._new_plan(spec, strategy, without, options)
-        context.take_strategies_back()
+        context.end_pauses()
         key = (spec, *strategy_key(strategy), context.capabilities.distrusted, without, *options.items())
         with context.lock:
             plan = self._plans.find(key)
@@ -435,7 +435,7 @@ class Planner:
         if layout_key is None:
             return make()
         context = self._context
-        context.take_strategies_back()
+        context.end_pauses()
         key = (layout_key, *strategy_key(strategy))
         with context.lock:
             layout = self._layouts.find(key)

@@ -79,7 +79,7 @@ def launch_or_record(
     """
     with context.errors, context.lock:
         if context.capabilities.distrusted:
-            context.take_strategies_back()
+            context.end_pauses()
         call_program = _find(context, key, sizes, floats) if context.queue.recording is None else None
         if call_program is not None:
             (program, form, _), contents = call_program

@@ -14,7 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device.reports import Outcome, Run
-from gpuscan.device.timeouts import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
+from gpuscan.device.timeouts import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_PAUSE, WATCH_SECONDS
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts
@@ -125,7 +125,7 @@ def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: 
         assert_same(got, ufunc_scan("add", x))
 
     for seconds in (FIRST_PAUSE, 2 * FIRST_PAUSE):
-        for times in range(1, TIMEOUTS_TO_GIVE_UP):
+        for times in range(1, TIMEOUTS_TO_PAUSE):
             time_out()
             assert device.capabilities.distrusted == ()
             assert count_timeouts(device)[chosen] == times
@@ -140,10 +140,10 @@ def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: 
 
 def test_timeouts_far_apart_are_no_verdict(own_device: gs.Device) -> None:
     device, x = own_device, np.arange(5000, dtype=np.uint32)
-    for _ in range(TIMEOUTS_TO_GIVE_UP + 1):
+    for _ in range(TIMEOUTS_TO_PAUSE + 1):
         with pytest.raises(gs.ProgressTimeoutError):
             scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
-        pass_time(device, TIMEOUT_WINDOW / (TIMEOUTS_TO_GIVE_UP - 1) + 1)
+        pass_time(device, TIMEOUT_WINDOW / (TIMEOUTS_TO_PAUSE - 1) + 1)
     assert device.capabilities.distrusted == ()
 
 
@@ -171,7 +171,7 @@ def test_device_arrays_after_a_timeout(own_device: gs.Device, monkeypatch: pytes
             gs.scan(a, out=out)
         with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
             device.synchronize()
-        for _ in range(2 * TIMEOUTS_TO_GIVE_UP):
+        for _ in range(2 * TIMEOUTS_TO_PAUSE):
             assert_same(gs.scan(a, out=out).numpy(), ufunc_scan("add", x))
             device.synchronize()
         assert device.capabilities.distrusted

@@ -24,7 +24,7 @@ from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.tile_state import GROWTH
-from gpuscan.device.timeouts import TIMEOUTS_TO_GIVE_UP, Timeouts
+from gpuscan.device.timeouts import TIMEOUTS_TO_PAUSE, Timeouts
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
@@ -169,7 +169,7 @@ def force_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, first: st
 
 def distrust(device: gs.Device, strategy: str) -> None:
     """Note that a strategy timed out on the device again and again, as runs that time out do."""
-    for _ in range(TIMEOUTS_TO_GIVE_UP):
+    for _ in range(TIMEOUTS_TO_PAUSE):
         device._context.note_timeout(strategy)
 
 
