@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from gpuscan.device.steps import Binding, Step
 
 
-def _check_bindable(array: DeviceArray, what: str) -> DeviceArray:
-    """Return an array that shaders can bind.
+def _as_bindable(array: DeviceArray, what: str) -> DeviceArray:
+    """Return the array itself if shaders can bind it, else a contiguous copy.
+
+    Args:
+        what: what is done with the array, for messages.
 
     Raises:
         DeviceMemoryError: it exceeds a binding.
@@ -88,7 +91,7 @@ def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArr
     context = labels._context
     with context.errors, context.lock:
         validation_flag = empty(context, (2,), np.uint32)
-        return _count(_check_bindable(labels, "counted"), bins, validation_flag), validation_flag
+        return _count(_as_bindable(labels, "counted"), bins, validation_flag), validation_flag
 
 
 def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
@@ -100,7 +103,7 @@ def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
     """
     context = values._context
     with context.errors, context.lock:
-        return _count(_check_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
+        return _count(_as_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
 
 
 def _has_scale(floats: AnyArray) -> bool:
@@ -116,22 +119,32 @@ def _count(
     uniform = edges is not None and scalar.bits < 64 and arrays_hold(_has_scale, edges.floats)
     floats = [0, 0] if edges is None else words_of_floats(edges.floats)
     numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats]
-    own: dict[str, object] = {"scalar": scalar, "edged": edges is not None, "cached": plan.cached, "uniform": uniform}
-    fourth = validation_flag if edges is None else edges.numbers
-    assert fourth is not None
+    template_values: dict[str, object] = {
+        "scalar": scalar,
+        "edged": edges is not None,
+        "cached": plan.cached,
+        "uniform": uniform,
+    }
+    flag_or_edges = validation_flag if edges is None else edges.numbers
+    assert flag_or_edges is not None
     cleared = [counts] if validation_flag is None else [counts, validation_flag]
     parts = plan.divided
     if parts is None:
-        own |= {"workgroup_size": plan.workgroup, "copies": plan.copies, "slots": plan.slots}
-        _submit(context, "count", numbers, [values, counts, fourth], plan.workgroups, cleared, **own)
+        template_values |= {"workgroup_size": plan.workgroup, "copies": plan.copies, "slots": plan.slots}
+        _submit(context, "count", numbers, [values, counts, flag_or_edges], plan.workgroups, cleared, **template_values)
         return counts
     bin_offsets = empty(context, (parts.tiles * parts.tile // 2,), np.uint32)
     ranges = empty(context, (parts.tiles * parts.parts,), np.uint32)
     totals = empty(context, (parts.parts,), np.uint32)
     part_values: dict[str, object] = {"parts": parts.parts, "part_bins": parts.part_bins}
-    own |= {"workgroup_size": parts.workgroup, "vectors": parts.vectors, "copies": parts.copies, **part_values}
-    arrays = [values, bin_offsets, fourth, ranges, totals]
-    _submit(context, "divide_bins", numbers, arrays, parts.tiles, [*cleared, totals], **own)
+    template_values |= {
+        "workgroup_size": parts.workgroup,
+        "vectors": parts.vectors,
+        "copies": parts.copies,
+        **part_values,
+    }
+    arrays = [values, bin_offsets, flag_or_edges, ranges, totals]
+    _submit(context, "divide_bins", numbers, arrays, parts.tiles, [*cleared, totals], **template_values)
     part_values |= {
         "workgroup_size": parts.counting_workgroup,
         "lanes": parts.lanes,
@@ -180,9 +193,9 @@ def search(
             return indices
         h = counting_heuristics_for(context.capabilities.adapter_type)
         # A binding has one word or more.
-        arrays = [_check_bindable(ordered, "searched"), _check_bindable(indices, "searched")]
+        arrays = [_as_bindable(ordered, "searched"), _as_bindable(indices, "searched")]
         if isinstance(searched, DeviceArray):
-            arrays.append(_check_bindable(searched, "searched"))
+            arrays.append(_as_bindable(searched, "searched"))
         if length is not None:
             arrays.append(length)
         scalar = scalar_of(ordered.dtype)
@@ -225,7 +238,7 @@ def select(
     context, scalar = keys._context, scalar_of(keys.dtype)
     row_length = keys.size // rows
     with context.errors, context.lock:
-        bound = _check_bindable(keys, "searched for the first keys")
+        bindable_keys = _as_bindable(keys, "searched for the first keys")
         selected = empty(context, (rows * kept * scalar.words,), np.uint32)
         bounds = empty(context, (rows,), np.uint32)
         candidates: list[DeviceArray] = []
@@ -234,7 +247,13 @@ def select(
             first, final = number in (0, len(plan.sample)), selection is plan.rounds[-1]
             candidates = [] if first else candidates
             key_indices = empty(context, (rows * selection.tiles * kept,), np.uint32)
-            arrays = [bound, key_indices, *candidates, *([bounds] if bounded else []), *([selected] if final else [])]
+            arrays = [
+                bindable_keys,
+                key_indices,
+                *candidates,
+                *([bounds] if bounded else []),
+                *([selected] if final else []),
+            ]
             values = {
                 "scalar": scalar,
                 "descending": descending,
