@@ -1,4 +1,4 @@
-"""Bits that move together: h -> (shift(h, k) & m) ^ x, with a shift that the input decides, as packers of bits have it.
+"""Bits that move together: h -> (shift(h, k) & m) ^ x, with a shift that the input decides, as in packers of bits.
 
 Law: ``h[t] = (shift(h[t-1], k[t]) & m[t]) ^ x[t]``, where shift is ``h << k``, or ``h >> -k`` for k below 0, and m has
 no bit that the shift brings in. Composition, first (k1, m1, x1), then (k2, m2, x2): ``(k1 + k2, shift(m1, k2) & m2,
@@ -51,10 +51,9 @@ class ShiftedBits(Composition):
     """Maps (k, m, x)."""
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        (first, mask, value), (places, kept, own) = left, right
-        most = _bits(mask)
-        total = np.clip(first + places, -most, most)
-        return [total, _shift(mask, places) & kept, (_shift(value, places) & kept) ^ own]
+        (k1, m1, x1), (k2, m2, x2) = left, right
+        most = _bits(m1)
+        return [np.clip(k1 + k2, -most, most), _shift(m1, k2) & m2, (_shift(x1, k2) & m2) ^ x2]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.zeros_like(state[0]).astype(np.int32), np.zeros_like(state[0]), state[0]]
