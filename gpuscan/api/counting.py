@@ -27,6 +27,7 @@ from gpuscan.operators.parameter_array import (
     compute_array,
     compute_arrays,
     is_number_parameter,
+    words_of_array,
 )
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import (
@@ -378,7 +379,7 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterAr
         sample = _bounds_of(numbers)
     if isinstance(bins, ParameterArray):
         constants = None if limits is None else tuple(map(reveal, limits))
-        edges: SomeArray | ParameterArray = bins.derive(check_edges, sample.dtype, constants)
+        edges: SomeArray | ParameterArray = bins.derive_each(check_edges, sample.dtype, constants)
         return edges
     if limits is None:
         return np.histogram_bin_edges(sample, bins)
@@ -421,15 +422,16 @@ def _bins_of(device: Device, numbers: Array, edges: SomeArray | ParameterArray, 
         return Edges(contiguous(edges), max(edges.size - 1, 0), np.array([0, 1], np.float32))
     bins = edges if isinstance(edges, ParameterArray) else as_array(edges)
     thresholds, usable, floats = compute_arrays(thresholds_of, bins, numbers.dtype, uniform)
-    return Edges(upload_array(device._context, thresholds), int(usable), floats)
+    return Edges(upload_array(device._context, thresholds), words_of_array(usable)[0], floats)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:
     """Return the sum of the weights of each bin."""
     device = numbers.device
-    if not numbers.size or not bins or not edges.usable:
+    usable = reveal(edges.usable)
+    if not numbers.size or not bins or not usable:
         return new_array(device, np.zeros(bins, weights.dtype))
-    starts, greatest = edges.numbers._view_as((edges.usable,)), edges.numbers._view_as((bins + 1,))
+    starts, greatest = edges.numbers._view_as((usable,)), edges.numbers._view_as((bins + 1,))
     ranks = Array._of(device, search(starts, numbers, right=True))
     ends = Array._of(device, search(duplicate(slice_axis(greatest, 0, bins, bins + 1)), numbers))
     labels = map_arrays(_bin_label, ranks, ends)

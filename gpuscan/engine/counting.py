@@ -16,7 +16,8 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.plan_steps import are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
-from gpuscan.operators.parameter_array import HostArray, arrays_hold, words_of_floats
+from gpuscan.operators.parameter_array import HostArray, arrays_hold, words_of_array
+from gpuscan.operators.parameters import Expression
 from gpuscan.planning.counting_plan import SelectPlan, plan_count
 from gpuscan.planning.key_heuristics import counting_heuristics_for
 
@@ -71,13 +72,14 @@ class Edges:
 
     Attributes:
         numbers: (bins + 1,) of the dtype: the least number of each bin, and the greatest of the last one.
-        usable: the number of bins that a number of the dtype can belong to; they are the first ones.
+        usable: the number of bins that a number of the dtype can belong to; they are the first ones. Parameters of the
+            call give an expression.
         floats: two numbers of float32: the bins per unit if all are about as wide, else 0; and the largest distance, in
             bins, from an edge to where this scale puts it.
     """
 
     numbers: DeviceArray
-    usable: int
+    usable: int | Expression
     floats: HostArray
 
 
@@ -117,7 +119,7 @@ def _count(
     plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
     counts = empty(context, (bins,), np.uint32)
     uniform = edges is not None and scalar.bits < 64 and arrays_hold(_has_scale, edges.floats)
-    floats = [0, 0] if edges is None else words_of_floats(edges.floats)
+    floats = [0, 0] if edges is None else words_of_array(edges.floats)
     numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats]
     template_values: dict[str, object] = {
         "scalar": scalar,

@@ -314,8 +314,16 @@ def compute_array(function: Callable[..., AnyArray], *operands: object) -> HostA
 def compute_arrays(
     function: Callable[..., Sequence[AnyArray]], array: HostArray, *constants: object
 ) -> list[HostArray]:
-    """Return the arrays that a function of an array and of constants returns, as `compute_array` does."""
-    return _split(derive(function, array.expression if isinstance(array, ParameterArray) else array, *constants))
+    """Return the arrays that a function of an array and of constants returns, as `compute_array` does.
+
+    The first of them has the shape of the array, and the shapes of the others do not depend on it.
+    """
+    if not isinstance(array, ParameterArray):
+        return list(function(array, *constants))
+    first, *others = _split(derive(function, array._expression, *constants))
+    if isinstance(first, ParameterArray):
+        return [ParameterArray(first.expression, array.shape), *others]
+    return _split(derive(function, array.expression, *constants))
 
 
 def _split(expression: Any) -> list[HostArray]:
@@ -339,11 +347,11 @@ def as_parameter_array(value: Any) -> ParameterArray | None:
     return array if isinstance(array, ParameterArray) else None
 
 
-def words_of_floats(floats: HostArray) -> list[Any]:
-    """Return the bits of numbers of float32 as integers, or as expressions of the parameters."""
-    if isinstance(floats, ParameterArray):
-        return [derive(_word, floats.expression, index) for index in range(floats.size)]
-    words: list[int] = floats.view(np.uint32).tolist()
+def words_of_array(numbers: HostArray) -> list[Any]:
+    """Return the bits of numbers of 32 bits as integers, or as expressions of the parameters."""
+    if isinstance(numbers, ParameterArray):
+        return [derive(_word, numbers.expression, index) for index in range(numbers.size)]
+    words: list[int] = numbers.view(np.uint32).tolist()
     return words
 
 

@@ -86,7 +86,7 @@ def thresholds_of(edges: AnyArray, dtype: AnyDType, uniform: bool) -> tuple[AnyA
         scale = 0.0
     thresholds = np.append(starts[:-1], last).astype(dtype)
     floats = np.array([scale, _margin_of(starts[:usable], scale)], np.float32)
-    return thresholds, np.asarray(usable), floats
+    return thresholds, np.array([usable], np.uint32), floats
 
 
 # Devices may flush subnormal numbers, which are far smaller than bins of this width.

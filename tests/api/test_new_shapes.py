@@ -50,6 +50,8 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "assigned": lambda x, v, on: assigned(x, v),
     "quantiles": lambda x, v, on: gs.quantile(x, np.sort(np.abs(v)) / 8, **on),
     "histogram of edges": lambda x, v, on: gs.histogram(x, np.unique(v), **on)[0],
+    "histogram of more edges": lambda x, v, on: gs.histogram(x, np.linspace(-5, v[-1], 2 * len(v)), **on),
+    "weighted histogram": lambda x, v, on: gs.histogram(x, np.linspace(-3, 9, len(v)), weights=x, **on)[0],
     "filter": lambda x, v, on: filtered(x, v),
     "convolution": lambda x, v, on: convolved(x[:3], v),
     "taken": lambda x, v, on: np.take(x, np.abs(v).astype(np.int32), axis=1),
@@ -81,8 +83,8 @@ def convolved(x: Any, v: Any) -> Any:
     return np.stack([np.convolve(row, v)[: len(row)] for row in x])
 
 
-# These need a program for each number of rows.
-BY_SHAPE = {"loop of vectors"}
+# These need a program for each number of values.
+BY_SHAPE = {"loop of vectors", "weighted histogram"}
 
 
 # Calls with as many values as rows, or about so.
