@@ -166,8 +166,10 @@ def loop_arguments(
     leaves = [native(as_some_array(leaf)) for leaf in given_xs]
     tries = _carries(init)
     refusals: list[Exception] = []
-    # The arguments if a sum over the entries of a carry means a sum over one number.
+    # The arguments if a sum over the entries of a carry means a sum over one number, or if vectors are no rows of
+    # matrices.
     single: LoopArguments | None = None
+    vectors: LoopArguments | None = None
     for carry, given in tries:
         splits = _splits([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in given], axis)
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
@@ -178,13 +180,18 @@ def loop_arguments(
                 arrays = [*leaves, *(leaf for leaf in given if isinstance(leaf, Array))]
                 call_device = None if anywhere else find_call_device(arrays, device)
                 arguments = _with_split(f, structure, leaves, carry, given, split, axis, call_device)
-                if not arguments.step.graph.contracts_numbers:
+                graph = arguments.step.graph
+                if graph.contracts_numbers:
+                    single = single or arguments
+                elif graph.multiplies_vectors:
+                    vectors = vectors or arguments
+                else:
                     return arguments
-                single = single or arguments
             except (OperatorError, TypeError) as error:
                 refusals.append(error)
-    if single is not None:
-        return single
+    doubtful = vectors or single
+    if doubtful is not None:
+        return doubtful
     if not refusals:
         raise _no_split([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in tries[0][1]], axis)
     raise next((refusal for refusal in refusals if not isinstance(refusal, SingleNumberError)), refusals[0])
@@ -301,7 +308,8 @@ def _find_leading_shape(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> list[Split]:
     """Return the ways to divide the axes: each a leading shape, the trailing axes of each x, and of each leaf of init.
 
-    The way with the fewest trailing axes of init comes first. The arrays of x have at most as many trailing axes.
+    The way with the fewest trailing axes of init comes first, and with them the ways in which the arrays of x have at
+    most as many.
     """
     leading_shape = _find_leading_shape(xs)
     if not leading_shape:
@@ -309,13 +317,11 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
     resolved_axis = resolve_axis(axis, tuple(leading_shape))
     splits: list[Split] = []
     for own in range(max(map(len, init)) + 1):
-        # With a carry of several numbers, x has as many axes of its own if it can.
-        leads = (
-            range(len(leading_shape), 0, -1)
-            if own == 0
-            else range(max(1, len(leading_shape) - own), len(leading_shape) + 1)
-        )
-        for lead in leads:
+        # With a carry of several numbers, x has as many axes of its own if it can; then fewer; then more, as matrices
+        # that a vector is multiplied by have.
+        most = len(leading_shape)
+        equal = most if own == 0 else max(1, most - own)
+        for lead in (*range(equal, most + 1), *range(equal - 1, 0, -1)):
             splits += _check_split(tuple(leading_shape[:lead]), xs, init, own, resolved_axis)
 
     def differ(split: Split) -> bool:

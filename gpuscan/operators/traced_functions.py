@@ -504,12 +504,20 @@ def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
     return _reduction("np.trace", np.add, widens=True)(Traced(a.graph, diagonal, a.scalar), -1)
 
 
+def _is_constant(x: object) -> bool:
+    """Return True for an array that does not depend on the arguments of the function."""
+    return not isinstance(x, Traced) or all(node.is_constant for node in x.nodes.flat)
+
+
 @register_form(np.matmul)
 def matmul(x1: Any, x2: Any) -> Traced:
     """Return the product of two matrices. Every entry is summed from left to right."""
     x1, x2 = join_numbers(x1), join_numbers(x2)
     sizes = [len(np.shape(x) if not isinstance(x, Traced) else x.shape) for x in (x1, x2)]
-    if next(x for x in (x1, x2) if isinstance(x, Traced)).graph.whole and 1 in sizes:
+    graph = next(x for x in (x1, x2) if isinstance(x, Traced)).graph
+    if graph.whole and 1 in sizes:
+        if sizes == [1, 1] and not any(map(_is_constant, (x1, x2))):
+            graph.multiplies_vectors = True
         # A vector on the left is a row, one on the right a column.
         left = x1[None, :] if sizes[0] == 1 else x1
         right = x2[:, None] if sizes[1] == 1 else x2

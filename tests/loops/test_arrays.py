@@ -41,6 +41,8 @@ def viterbi(v: Any, x: Any) -> Any:
     return np.min(costs, axis=0) + x, np.argmin(costs, axis=0)
 
 
+SQUARES = RNG.normal(0, 0.3, (50, 3, 3)).astype(F)
+
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "outer product": (lambda s, x: F(0.9) * s + np.outer(x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
     "delta rule": (delta_rule, MEMORY, (PAIRS, TRIPLES)),
@@ -76,6 +78,12 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
         np.zeros(3, F),
         np.where(TRIPLES > 1, np.nan, np.round(TRIPLES)).astype(F),
     ),
+    "matrices of x": (lambda h, a: a @ h, np.ones(3, F), SQUARES),
+    "matrices of x added": (lambda h, a: h + F(0.1) * (h @ a), np.ones(3, F), SQUARES),
+    "matrices of x by einsum": (lambda h, a: F(0.5) * h + np.einsum("ij,j->i", a, h), np.ones(3, F), SQUARES),
+    "rows of x": (lambda h, a: F(0.5) * h + (a * h).sum(axis=1), np.ones(3, F), SQUARES),
+    "product of matrices added": (lambda p, a: p + F(0.1) * (a @ p), np.eye(3, dtype=F), SQUARES),
+    "product of vectors": (lambda h, x: F(0.5) * h + F(0.1) * (x @ h), np.ones(3, F), TRIPLES),
     "shape": (lambda h, x: h * F(1 / np.shape(h)[0]) + x, np.zeros(3, F), TRIPLES),
 }
 
@@ -156,3 +164,17 @@ def test_each_row_has_a_vector_and_a_matrix_of_its_own(rows: int) -> None:
         carry, ys = oracle.run(kalman, (vectors[row], F(0.1) * matrices[row]), xs[:, row])
         part = (tuple(array[row] for array in found.carry), found.ys[:, row])
         oracle.check(part, (carry, ys))
+
+
+@pytest.mark.parametrize("trailing", [(3,), (3, 3)])
+def test_each_row_multiplies_arrays_of_its_own(trailing: tuple[int, ...]) -> None:
+    """Multiply vectors of rows by vectors, which are no matrices together, or by matrices."""
+    rng = np.random.default_rng(0)
+    init, xs = (rng.normal(0, 0.4, shape).astype(F) for shape in ((4, 3), (30, 4, *trailing)))
+
+    def step(h: Any, a: Any) -> Any:
+        return F(0.5) * h + F(0.1) * (a @ h)
+
+    found = gs.loop(step, init, xs, device="numpy")
+    for row in range(4):
+        oracle.check((found.carry[row], found.ys[:, row]), oracle.run(step, init[row], xs[:, row]))
