@@ -27,8 +27,8 @@ from gpuscan.problem.problem import Problem
 
 # The dtypes that are combined as float32. Numbers of 64 bits keep the operator.
 _COMBINED_AS_FLOAT32 = frozenset({"float32", "float16", "bfloat16"})
-# 2^-125 is no part of a sum that is at least 1.
-_LAST_BIT = np.float32(125)
+# 2^-125 is no part of a sum that is at least 1. The bits of a greater number, infinity or NaN are greater.
+_FAR_BITS = np.float32(125).view(np.uint32)
 _ROOT_HALF_BITS = np.float32(sqrt(0.5)).view(np.int32)
 
 
@@ -65,7 +65,7 @@ class LogSums:
         largest = np.where(second, right[0], left[0])
         larger, other = np.where(second, right[1], left[1]), np.where(second, left[1], right[1])
         distance = np.abs(difference) * np.float32(1 / self._log_two)
-        near = np.where(distance < _LAST_BIT, distance, _LAST_BIT)
+        near = np.minimum(distance.view(np.uint32), _FAR_BITS).view(np.float32)
         return largest, larger + other * power_of_two(-near)
 
     def store(self, pair: Sequence[Number]) -> Number:
