@@ -130,7 +130,7 @@ def _can_be_wider(spec: ScanSpec, h: Heuristics, chunk: int) -> bool:
 
 def _most_loads(spec: ScanSpec, h: Heuristics, chunk: int) -> int:
     """Return how many rows an invocation of a reduction loads together, at most."""
-    most = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
+    most = h.long_words_in_flight if spec.has_long_terms else h.reduced_words_in_flight
     return max(1, most // (spec.source.storage_bytes * chunk // 4))
 
 

@@ -95,7 +95,7 @@ def _loads_and_workgroup(spec: ScanSpec, capabilities: Capabilities, chunk: int,
         items: the items that an invocation keeps in workgroup memory.
     """
     h = heuristics_for(capabilities.adapter_type)
-    words = h.long_words_in_flight if spec.has_long_functions else h.reduced_words_in_flight
+    words = h.long_words_in_flight if spec.has_long_terms else h.reduced_words_in_flight
     loads = max(1, words // max(1, spec.source.storage_bytes * chunk // 4))
     capacity = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * items)
     return loads, min(h.reduced_workgroup, max_invocations(capabilities), power_below(capacity))

@@ -160,6 +160,11 @@ class ShaderSpec(HashedOnce):
         return any(code.long for _, code in self.functions)
 
     @property
+    def has_long_terms(self) -> bool:
+        """True if that holds for the functions that a reduction calls for each element; it calls `after` once."""
+        return any(code.long for name, code in self.functions if name != "after")
+
+    @property
     def reads_nan(self) -> bool:
         """True if a function of an element tells NaN of different bits apart."""
         return any(code.reads_nan for _, code in self.functions)

@@ -212,6 +212,23 @@ def test_shapes_that_were_measured_are_for_many_tiles() -> None:
             assert replace(tile_shape(other, adapter), subgroup_size=32) != wanted
 
 
+@pytest.mark.parametrize(
+    ("rows", "row_length", "inner"), [(1, 1 << 25, 1), (1000, 1 << 15, 1), (1 << 15, 1 << 10, 1 << 15)]
+)
+def test_a_reduction_with_a_long_last_step_loads_as_much_at_a_time(rows: int, row_length: int, inner: int) -> None:
+    """Assert that a mean, whose quotient is rounded by a long function, is cut as its sum is."""
+    element = element_of([np.dtype(np.float32)], LEAF)
+    sums = combine_code(BUILTINS["add"], element, native_int64=True)
+    whole = replace(spec(rows=rows, row_length=row_length, keep_last_only=True), combine=sums, inner=inner)
+    quotient = map_code(lambda x: np.sqrt(x) / x, element, "after", native_int64=True, result_type="Result")
+    assert quotient.long
+    loads = [
+        plan_scan(asked, gpu(), "three_dispatch", "").stages[0].kernel.loads_at_once
+        for asked in (whole, replace(whole, after=quotient), replace(whole, before=quotient))
+    ]
+    assert loads[0] == loads[1] != loads[2]
+
+
 def test_prefixes_have_the_words_that_results_depend_on() -> None:
     pair, one = (
         element_of([np.dtype(np.float32)] * 2, Structure("tuple", (0, 1), (LEAF, LEAF))),
