@@ -171,27 +171,27 @@ def _spread_of(name: str) -> Form:
         array = _array(name, a)
         own_dtype = array.dtype if dtype is None else np.dtype(dtype)
         if own_dtype.kind in "biu":
-            what = "variance" if name == "np.var" else "standard deviation"
-            raise not_on_device(f"{name} of {own_dtype}", f"the {what} of integers is float64; pass dtype=np.float32")
-        count = prod(array.shape[number] for number in axes_of(axis, array.shape))
-        freedom = as_parameter(max(count - (ddof if correction is np._NoValue else correction), 0))
-        # Halves are summed as float32, as in NumPy.
+            raise not_on_device(f"{name} of {own_dtype}", "its result is float64; pass dtype=np.float32")
+        own = axes_of(axis, array.shape)
+        given = ddof if correction is np._NoValue else correction
+        freedom = as_parameter(max(prod(array.shape[number] for number in own) - given, 0))
         wide = np.dtype(np.float32) if own_dtype.itemsize == 2 else own_dtype
         is_root = name == "np.std"
 
         def finish(squares: Value) -> object:
-            variance = squares / freedom
-            return (np.sqrt(variance) if is_root else variance).astype(
-                own_dtype if own_dtype.kind == "f" else variance.dtype
-            )
+            spread = np.sqrt(squares / freedom) if is_root else squares / freedom
+            return spread.astype(own_dtype) if own_dtype.kind == "f" else spread
 
-        array = array.astype(wide, copy=False)
-        middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
-        if wide.kind == "c":
-            squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
-        else:
-            squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-        spread: Array = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
+        def square(pair: Sequence[Value]) -> Any:
+            distance = pair[0].astype(wide) - pair[1]
+            return (distance * np.conj(distance)).real
+
+        middle = _mean(array, axis, wide, keepdims=True) if mean is np._NoValue else mean
+        # A view that repeats numbers along the last axis alone would be copied.
+        before = square if mean is np._NoValue and (array.ndim - 1 not in own or len(own) == array.ndim) else None
+        pair = array, np.broadcast_to(middle, array.shape) if before else middle
+        terms = pair if before else map_arrays(lambda x, m: square((x, m)), *pair)
+        spread: Array = reduce(terms, axis=axis, keepdims=keepdims, before=before, after=finish)
         return in_out(spread, out, "same_kind" if is_root else "unsafe")
 
     return form

@@ -378,6 +378,23 @@ def test_axes_of_a_single_number_are_those_of_numpy(device: gs.Device) -> None:
         np.mean(device.asarray(np.ones(3, np.float32)), axis=2)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@pytest.mark.parametrize("axis", [None, 0, (0, 1)])
+def test_a_variance_writes_no_array_of_squares(
+    device: gs.Device, dtype: str, axis: int | tuple[int, ...] | None
+) -> None:
+    """Assert that the second reduction reads the array and its mean, and squares what it reads."""
+    x = np.random.default_rng(7).normal(5, 3, (9, 40, 7)).astype(dtype)
+    ours = device.asarray(x)
+    with device.profile() as profile:
+        results = np.var(ours, axis), np.std(ours, axis)
+        device.synchronize()
+    assert not {"map_elements", "copy_elements"} & {span.stage for span in profile.spans}
+    exact = x.astype(np.complex128)
+    for result, wanted in zip(results, (np.var(exact, axis), np.std(exact, axis)), strict=True):
+        np.testing.assert_allclose(np.asarray(result), wanted, 2e-3 if dtype == "float16" else 2e-5)
+
+
 @pytest.mark.parametrize("first", ["int8", "uint8", "int16", "uint16", "float16", "float32"])
 @pytest.mark.parametrize("second", ["bool", "int8", "uint16", "float16", "float32", 2])
 def test_heaviside_has_the_dtype_that_numpy_gives(device: gs.Device, first: str, second: str | int) -> None:
