@@ -187,8 +187,8 @@ def _spread_of(name: str) -> Form:
             return (distance * np.conj(distance)).real
 
         middle = _mean(array, axis, wide, keepdims=True) if mean is np._NoValue else mean
-        # A view that repeats numbers along the last axis alone would be copied.
-        before = square if mean is np._NoValue and (array.ndim - 1 not in own or len(own) == array.ndim) else None
+        # A view that repeats numbers along other axes than the first ones would be copied.
+        before = square if mean is np._NoValue and set(own) == set(range(len(own))) else None
         pair = array, np.broadcast_to(middle, array.shape) if before else middle
         terms = pair if before else map_arrays(lambda x, m: square((x, m)), *pair)
         spread: Array = reduce(terms, axis=axis, keepdims=keepdims, before=before, after=finish)
