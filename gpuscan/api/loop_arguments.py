@@ -341,7 +341,7 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
 def _check_split(
     shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, axis: int
 ) -> list[Split]:
-    """Return the split with this leading shape and so many trailing axes of init, if there is one."""
+    """Return the split in which `own` trailing axes of init belong to the carry, in a list; an empty list if none."""
     states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
     return _check_states(shape, xs, init, states, axis)
 

@@ -171,7 +171,7 @@ def _spread_of(name: str) -> Form:
         array = _array(name, a)
         own_dtype = array.dtype if dtype is None else np.dtype(dtype)
         if own_dtype.kind in "biu":
-            raise not_on_device(f"{name} of {own_dtype}", "its result is float64; pass dtype=np.float32")
+            raise not_on_device(f"{name} of {own_dtype}", f"{name} of integers is float64; pass dtype=np.float32")
         own = axes_of(axis, array.shape)
         given = ddof if correction is np._NoValue else correction
         freedom = as_parameter(max(prod(array.shape[number] for number in own) - given, 0))

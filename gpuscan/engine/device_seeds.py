@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 # The most bytes of an array of NumPy that is a parameter of the program. Initial values of 16,000 rows take 81 us of a
-# core if they are those of the last call, and 125 us if not. As arrays that are uploaded they take 101 and 108 us, and
-# a further stage. What does not take arrays on a device, such as the init of a loop, has no program then.
+# core if the last call had the same values, and 125 us if not. Uploaded arrays take 101 and 108 us, and a stage more.
+# What does not take arrays on a device, such as the init of a loop, has no program then.
 MAX_PARAMETER_BYTES = 1 << 16
 # The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned:
 # these are four fields of the longest arrays.

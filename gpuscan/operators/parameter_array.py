@@ -92,7 +92,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         return array
 
     def derive_each(self, function: Callable[..., AnyArray], *constants: object) -> HostArray:
-        """Return what `derive` does, of a function whose result has the shape of the array, whatever that is."""
+        """Return what `derive` returns for a function that keeps the shape of its array. The shape may be of sizes."""
         return self._derive_in(self.shape, function, *constants)
 
     def _derive_in(self, shape: tuple[int, ...], function: Callable[..., AnyArray], *constants: object) -> HostArray:

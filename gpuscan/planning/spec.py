@@ -161,7 +161,7 @@ class ShaderSpec(HashedOnce):
 
     @property
     def has_long_terms(self) -> bool:
-        """True if that holds for the functions that a reduction calls for each element; it calls `after` once."""
+        """True if `has_long_functions` is, without `after`, which a reduction calls once for a result."""
         return any(code.long for name, code in self.functions if name != "after")
 
     @property

@@ -47,25 +47,25 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum with a column": lambda x, v, on: x + v[:, None],
     "where": lambda x, v, on: np.where(x > 0, v[:, None], x),
     "clip": lambda x, v, on: np.clip(x, -np.abs(v)[:, None] - 1, 2),
-    "assigned": lambda x, v, on: assigned(x, v),
+    "assigned": lambda x, v, on: assign(x, v),
     "quantiles": lambda x, v, on: gs.quantile(x, np.sort(np.abs(v)) / 8, **on),
     "histogram of edges": lambda x, v, on: gs.histogram(x, np.unique(v), **on)[0],
     "histogram of more edges": lambda x, v, on: gs.histogram(x, np.linspace(-5, v[-1], 2 * len(v)), **on),
     "weighted histogram": lambda x, v, on: gs.histogram(x, np.linspace(-3, 9, len(v)), weights=x, **on)[0],
-    "filter": lambda x, v, on: filtered(x, v),
-    "convolution": lambda x, v, on: convolved(x[:3], v),
+    "filter": lambda x, v, on: filter_rows(x, v),
+    "convolution": lambda x, v, on: convolve(x[:3], v),
     "taken": lambda x, v, on: np.take(x, np.abs(v).astype(np.int32), axis=1),
 }
 
 
-def assigned(x: Any, v: Any) -> Any:
+def assign(x: Any, v: Any) -> Any:
     """Return the rows after values were assigned to a column of them."""
     out = x.copy()
     out[:, 3] = v
     return out
 
 
-def filtered(x: Any, v: Any) -> Any:
+def filter_rows(x: Any, v: Any) -> Any:
     """Return what a filter with a state for each row makes of the rows, and the last states."""
     if isinstance(x, gs.Array):
         return signal.lfilter([1.0, 2.0], [1.0, -1.0], x, axis=1, zi=v[:, None])
@@ -76,7 +76,7 @@ def filtered(x: Any, v: Any) -> Any:
     return y, state[:, None]
 
 
-def convolved(x: Any, v: Any) -> Any:
+def convolve(x: Any, v: Any) -> Any:
     """Return the convolution of the rows with the values."""
     if isinstance(x, gs.Array):
         return signal.lfilter(v, [1.0], x, axis=1)

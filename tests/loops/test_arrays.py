@@ -156,7 +156,7 @@ def test_unsigned_carries_take_negative_python_numbers_as_numpy_does(dtype: Any)
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_each_row_has_a_vector_and_a_matrix_of_its_own(rows: int) -> None:
-    """Pass as many carries of two arrays as xs has rows: the arrays have as many axes before those of the carry."""
+    """Pass a vector and a matrix for each row of xs: the rows are the first axis of both."""
     rng = np.random.default_rng(rows)
     vectors, matrices, xs = (rng.normal(size=shape).astype(F) for shape in ((rows, 2), (rows, 2, 2), (30, rows, 2)))
     found = gs.loop(kalman, (vectors, F(0.1) * matrices), xs, device="numpy")

@@ -45,7 +45,7 @@ def begin_again(c: Any, x: Any) -> Any:
     return (np.where(x[2], F(0.3), p / (p + q)), np.where(x[2], F(0.7), q / (p + q))), None
 
 
-def divided_before(a: Any, e: Any) -> Any:
+def divide_first(a: Any, e: Any) -> Any:
     """Normalise first, then move and weigh."""
     a = a / a.sum()
     return (MOVES.T @ a) * np.array([e[0], e[1], e[1]]), a[0] - a[1] / 2
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "the largest": (by_the_largest, HALF, LIKELIHOODS),
     "begun again": (begin_again, HALF, (*LIKELIHOODS, STARTS)),
     "an array": (of_an_array, np.full(3, 1 / 3, F), LIKELIHOODS),
-    "divided before": (divided_before, np.full(3, 1 / 3, F), LIKELIHOODS),
+    "divided before": (divide_first, np.full(3, 1 / 3, F), LIKELIHOODS),
     "difference of quotients": (difference, HALF, LIKELIHOODS),
     "quaternion": (quaternion, (F(1), F(0), F(0), F(0)), RATES),
     "direction": (direction, np.array([1, 0], F), RATES),

@@ -216,7 +216,7 @@ def test_shapes_that_were_measured_are_for_many_tiles() -> None:
     ("rows", "row_length", "inner"), [(1, 1 << 25, 1), (1000, 1 << 15, 1), (1 << 15, 1 << 10, 1 << 15)]
 )
 def test_a_reduction_with_a_long_last_step_loads_as_much_at_a_time(rows: int, row_length: int, inner: int) -> None:
-    """Assert that a mean, whose quotient is rounded by a long function, is cut as its sum is."""
+    """Assert that a mean loads as a sum does. Its last step is a quotient, which a long function rounds."""
     element = element_of([np.dtype(np.float32)], LEAF)
     sums = combine_code(BUILTINS["add"], element, native_int64=True)
     whole = replace(spec(rows=rows, row_length=row_length, keep_last_only=True), combine=sums, inner=inner)
