@@ -66,9 +66,10 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if spec.unaligned_columns and own_words == 1:
         chunk = max(chunk, h.unaligned_chunk)
     heads_apart = spec.has_segment_bits and not spec.cuts_columns_alike
-    if h.min_paired_chains is not None and own_words == chunk == 1 and spec.inner % 2 == 0 and not heads_apart:
-        chains = spec.rows // spec.inner * -(-spec.inner // (2 * h.columns))
-        chunk = 2 if chains >= h.min_paired_chains else 1
+    large = h.min_large_columns is not None and spec.rows * spec.row_length >= h.min_large_columns
+    single = large and own_words == chunk == 1 and not heads_apart
+    if single and spec.inner % 2 == 0:
+        chunk = 2
     words = spec.item_words * chunk
     following = spec.neighbour_field.words if spec.neighbour_field else 0
     kept = (own_words + following) * chunk  # by an invocation, of each row, while its tile waits
@@ -89,10 +90,19 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     chained = tile_of_long_chains(spec, capabilities, chunk, kept)
     if chained is not None and chained.columns * (chained.groups + 2) <= capacity:
         return chained
+    full = (columns, groups) == (h.columns, h.column_groups)
+    if full and 1 in spec.unaligned_columns:
+        groups = h.unaligned_byte_groups
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
-    if (columns, groups) == (h.columns, h.column_groups):
-        return tile_of_full_columns(spec, capabilities, ColumnTile(columns, groups, rows, chunk), kept)
-    return ColumnTile(columns, groups, rows, chunk)
+    tile = ColumnTile(columns, groups, rows, chunk)
+    if not full:
+        return tile
+    wide = replace(tile, columns=h.wide_columns, rows=h.wide_rows)
+    fits = wide.workgroup_size <= max_invocations(capabilities) and wide.columns * (groups + 2) <= capacity
+    short = kept == 1 and not (spec.segmented or spec.combine.long)
+    if single and short and fits and count_chains(spec, wide) >= h.min_wide_chains:
+        return wide
+    return tile_of_full_columns(spec, capabilities, tile, kept)
 
 
 def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
@@ -235,7 +245,8 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     """
     h = heuristics_for(capabilities.adapter_type)
     most_words = h.long_neighbour_register_words if spec.neighbour_field else h.column_register_words
-    rows = min(h.chained_rows, most_words // kept)
+    fit = most_words // kept
+    rows = min(fit, h.paired_chained_rows if kept == chunk == 2 else dict(h.chained_rows).get(kept, fit))
     words, workgroup = spec.item_words * chunk, h.columns * h.column_groups
     if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
         return None
@@ -251,7 +262,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         narrowest_tile = tile
         passed_bytes = row_bytes * tile.height * tile.groups  # by all chains while they look back once
         passes_much = tile.groups >= h.min_look_back_groups and passed_bytes >= h.min_look_back_bytes
-        if passes_much or -(-lines // columns) >= h.min_chains + columns // 3:
+        if passes_much or -(-lines // columns) >= h.min_chains + columns // 12:
             break
     return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 

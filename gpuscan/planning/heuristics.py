@@ -322,25 +322,27 @@ class Heuristics:
     # `register_words`: the registers are the same.
     column_register_words: int = 48
     # In long chains of tiles, a tile waits 0.29 us for the one above, so more chains side by side are faster, although
-    # fewer neighbours are read together. Tiles have as few of these columns as make the first number of chains, and one
-    # chain more for each three columns; an invocation takes the second number of rows, and chains have the third number
-    # of tiles at least. H100, us with 32, 16, 8 and 4 columns: int32 (883011, 38) 1245, 612, 332, 262; int32
-    # (2, 409200, 41) 613, 315, 213, 259; float32 (77672, 432) 155, 117, 129, 218; pairs (419430, 20) 593, 323, 176,
-    # 128; recurrences (77672, 108) 137, 85, 68, 86; and 14284 rows of 2349 columns, 74 chains, 141, 143, 189, 349.
-    # Since all groups look back together, 8 columns take int32 (883011, 38) 206, 4 columns 260; recurrences (3, 121574,
-    # 23) 68 and 97. So neighbours that are read together have at least `min_chained_bytes` in each array.
+    # fewer neighbours are read together. Tiles have as few of these columns as make the number of chains, and one chain
+    # more for each twelve columns. Chains have this number of tiles at least. Neighbours that are read together have at
+    # least `min_chained_bytes` in each array. H200, 2^25 float32 in 32 and 16 columns of single words: 333 columns 120
+    # and 124 us, 433 columns 112 and 125, 255 columns 132 and 125; 2^24 recurrences of 499 columns 66 and 79.
     chained_columns: tuple[int, ...] = (32, 16, 8, 4)
     min_chains: int = 8
-    chained_rows: int = 24
     min_chained_tiles: int = 16
     min_chained_bytes: int = 32
+    # The rows that an invocation takes of them, by the words that it keeps of each; and where these are two columns.
+    # H200, 2^25 float32 in pairs of columns, in 16, 20 and 24 rows: 130 columns 130, 114 and 143 us, 256 columns 101,
+    # 94 and 113. Recurrences of 2^24 in 256 columns, in 16, 22 and 24 rows: 79, 73 and 99 us.
+    chained_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22))
+    paired_chained_rows: int = 20
     # A look-back passes as many tiles as a tile has groups. From this number of groups on, fewer chains are enough, if
     # the tiles that all chains pass in one look-back read and write this many bytes. H200: a look-back takes 0.8 to 1.1
     # us. 2^24 int64 in 53, 64 and 100 columns in tiles of 4, 8 and 16 columns take 157, 129, 105 us, and 114, 98, 100
-    # in tiles of 16, which pass 5 MB or more at a time. 2^25 uint8 in 53 columns pass 0.6 MB and take 233 us in place
-    # of 138.
+    # in tiles of 16, which pass 5 MB or more at a time. 2^25 float32 in pairs of 64 and 96 columns take 120 and 105 us
+    # in tiles of 16 pairs, which pass 2.6 and 3.9 MB, and 116 and 114 of 8. 2^25 uint8 in 53 columns pass 0.6 MB and
+    # take 233 us in place of 138.
     min_look_back_groups: int = 16
-    min_look_back_bytes: int = 4_500_000
+    min_look_back_bytes: int = 3_500_000
     # The part of the lanes that have columns, up to which a tile gets fewer columns instead, so that nearly all have.
     # H100, uint8 (14, 99864, 24), with 6 in place of 8 columns: 86 us in place of 139; uint8 (19, 4041, 437), 28 in
     # place of 32: 111 and 120; recurrences (4, 6921, 303), 31 in place of 32: 62 and 53.
@@ -352,10 +354,19 @@ class Heuristics:
     # Words that an invocation of such a tile keeps if it also keeps its rows' neighbours. H200, gradients of
     # recurrences of (1, 131072, 512): 0.866 of a copy with 20 rows of 3 words, 0.836 with 16, 0.634 with 22.
     long_neighbour_register_words: int = 60
-    # An invocation takes single words of two neighbouring columns if at least this many chains of tiles are left.
-    # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us; of (2, 2048, 1536), 48 chains: 22.4 instead of
-    # 23.0 us, maxima 23.5 instead of 24.7.
-    min_paired_chains: int | None = 48
+    # The elements of an array of single words, at least, from which on an invocation takes two neighbouring columns if
+    # rows begin with pairs, and else a tile more neighbours and the second number of rows, if there are as many chains.
+    # H200, sums of float32 along columns: (8, 2048, 1536) 64.5 instead of 73.4 us in pairs, (2, 2048, 1536) 22.4 and
+    # 23.0, (63072, 532) 97 and 117, (3, 33000, 338) 95 and 108; in 64 columns, (23, 1025, 1423) 91 and 118, (11, 9385,
+    # 325) 103 and 120, (7, 9587, 499) 98 and 111, (3, 33000, 337) 99 and 109. In 8 chains (70051, 479) take 121 and
+    # 110, and with 20 segments (25751, 1303) 156 and 115.
+    min_large_columns: int | None = 3 << 21
+    wide_columns: int = 64
+    wide_rows: int = 16
+    min_wide_chains: int = 16
+    # Invocations one below the other for 8-bit numbers in rows that begin within words. H200, sums of uint8 (390,
+    # 86014), (354, 319, 297), (19, 4041, 437), (486, 69037): 61, 67, 85 and 67 us; in groups of 8 74, 79, 106 and 77.
+    unaligned_byte_groups: int = 4
 
     # ----- Reductions in any order, of contiguous rows and of few columns
     # Bytes of a row, at least; and the bytes from which on an invocation loads a vector of four words at a time, else a
@@ -533,7 +544,7 @@ CPU = replace(
     deep_column_rows=(),
     min_waiting_chains=None,
     chained_columns=(),
-    min_paired_chains=None,
+    min_large_columns=None,
     # 0: rows and columns are reduced in the order of the scan. Not measured.
     row_part_workgroups=0,
     reduced_workgroup=32,
