@@ -186,12 +186,12 @@ def _spread_of(name: str) -> Form:
             distance = pair[0].astype(wide) - pair[1]
             return (distance * np.conj(distance)).real
 
-        middle = _mean(array, axis, wide, keepdims=True) if mean is np._NoValue else mean
-        # A view that repeats numbers along other axes than the first ones would be copied.
-        before = square if mean is np._NoValue and set(own) == set(range(len(own))) else None
-        pair = array, np.broadcast_to(middle, array.shape) if before else middle
-        terms = pair if before else map_arrays(lambda x, m: square((x, m)), *pair)
-        spread: Array = reduce(terms, axis=axis, keepdims=keepdims, before=before, after=finish)
+        if mean is np._NoValue:
+            middle = np.broadcast_to(_mean(array, axis, wide, keepdims=True), array.shape)
+            spread: Array = reduce((array, middle), axis=axis, keepdims=keepdims, before=square, after=finish)
+        else:
+            squares = map_arrays(lambda x, m: square((x, m)), array, mean)
+            spread = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
         return in_out(spread, out, "same_kind" if is_root else "unsafe")
 
     return form

@@ -30,7 +30,9 @@ class Placement:
         in_place: each destination is its source, bound once.
         views: for each source and then for each destination, how the shader finds the array's words in its buffer:
             ``""`` for an array that is bound where it begins, ``"offset"`` for one that begins elsewhere, ``"rows"``
-            for one with rows that are also apart. Empty if all are ``""``. The numbers are parameters of a run.
+            for one with rows that are also apart, ``"repeated_rows"`` and ``"repeated_elements"`` for one that repeats
+            each of them, ``"one_element"`` for one that repeats a single element. Empty if all are ``""``. The numbers
+            are parameters of a run.
     """
 
     width: int = 4

@@ -1,9 +1,10 @@
 {#- Arrays that a shader accesses where they are in their buffers: slices that begin at no offset where a buffer can be
-    bound, and rows that are apart. Each access is of one 32-bit word, counted as if the array were contiguous.
+    bound, rows that are apart, and rows and elements that are repeated. Each access is of one 32-bit word, counted as if the array were contiguous.
     in: views, the parameters of the run. Units are words, or for packed numbers, those numbers. -#}
 // ----- Views
 // For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row
-// to the begin of the next one, which may be below zero, since arithmetic wraps.
+// to the begin of the next one, which may be below zero, since arithmetic wraps. Of repeated rows: the units from one of
+// them to the next one, and those of a row with all its repetitions.
 @group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.access.views | length }}>;
 
 {% macro define(access) %}
@@ -12,6 +13,12 @@
 fn index_in_{{ access.name }}(at: u32) -> u32 {
 {% if access.view == "rows" %}
     return {{ unit }}.x + at + at / {{ unit }}.y * {{ unit }}.z;
+{% elif access.view == "repeated_rows" %}
+    return {{ unit }}.x + at % {{ unit }}.y + at / {{ unit }}.w * {{ unit }}.z;
+{% elif access.view == "repeated_elements" %}
+    return {{ unit }}.x + at / {{ unit }}.w * {{ unit }}.z;
+{% elif access.view == "one_element" %}
+    return {{ unit }}.x;
 {% else %}
     return {{ unit }}.x + at;
 {% endif %}
@@ -22,7 +29,7 @@ fn index_in_{{ access.name }}(at: u32) -> u32 {
 fn load_{{ access.name }}(at: u32) -> u32 {
 {% if access.per_word == 1 %}
     return {{ access.name }}[index_in_{{ access.name }}(at)];
-{% elif access.view == "rows" %}
+{% elif access.view != "offset" %}
 {% set bits = 32 // access.per_word %}
     var word = 0u;
 {% for part in range(access.per_word) %}

@@ -379,7 +379,7 @@ def test_axes_of_a_single_number_are_those_of_numpy(device: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
-@pytest.mark.parametrize("axis", [None, 0, (0, 1)])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (1, 2)])
 def test_a_variance_writes_no_array_of_squares(
     device: gs.Device, dtype: str, axis: int | tuple[int, ...] | None
 ) -> None:

@@ -85,6 +85,44 @@ def exclusive(x: Array, axis: int, reverse: bool) -> Array:
     return np.flip(result, axis) if reverse else result
 
 
+# ----- Repeated rows and elements
+
+# The shape of an array that is broadcast, what it is broadcast to, and the axis of the scan.
+REPEATED = (
+    ((40, 1), (40, 70), 1),
+    ((40, 1), (40, 70), 0),
+    ((1, 70), (40, 70), 1),
+    ((1, 1), (40, 70), 1),
+    ((7, 1, 20), (7, 33, 20), 1),
+    ((7, 1, 20), (7, 33, 20), 2),
+    ((1, 33, 1), (7, 33, 20), 1),  # neighbours and rows are repeated, so it is copied
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_repeated_rows_and_elements(device: gs.Device, dtype: str) -> None:
+    """Scan what `np.broadcast_to` repeats, where it is, by itself and as a field of a bundle."""
+    for own, shape, axis in REPEATED:
+        x, y = numbers(dtype, own), numbers(dtype, shape)
+        a, repeated = device.asarray(x), np.broadcast_to(x, shape)
+        view = np.broadcast_to(a, shape)
+        with device.profile() as profile:
+            result = gs.scan(view, axis=axis, reverse=True)
+            device.synchronize()
+        copies = {span.stage for span in profile.spans} & {"copy_elements", "copy_tiles"}
+        assert not copies or (axis == 1 and own == (1, 33, 1)), (own, axis, copies)
+        assert_same(result, np.flip(ufunc_scan("add", np.flip(repeated, axis), axis=axis), axis), (own, axis))
+        sums = gs.reduce((device.asarray(y), view), add_pairs, axis=axis)
+        for part, wanted in zip(sums, (y, repeated), strict=True):
+            assert_same(part, wanted.sum(axis, dtype=dtype), (own, axis))
+        assert_same(a, x)
+
+
+def add_pairs(left: Any, right: Any) -> Any:
+    """Add two bundles of two numbers."""
+    return left[0] + right[0], left[1] + right[1]
+
+
 # ----- Any slice
 
 
