@@ -247,6 +247,8 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     most_words = h.long_neighbour_register_words if spec.neighbour_field else h.column_register_words
     fit = most_words // kept
     rows = min(fit, h.paired_chained_rows if kept == chunk == 2 else dict(h.chained_rows).get(kept, fit))
+    if 2 in spec.unaligned_columns:
+        rows = min(rows, h.unaligned_chained_rows)
     words, workgroup = spec.item_words * chunk, h.columns * h.column_groups
     if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
         return None

@@ -335,6 +335,9 @@ class Heuristics:
     # 94 and 113. Recurrences of 2^24 in 256 columns, in 16, 22 and 24 rows: 79, 73 and 99 us.
     chained_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22))
     paired_chained_rows: int = 20
+    # The same, at most, of 16-bit numbers in rows that begin within words. H200, 2^25 float16 in 197 and 399 columns:
+    # 175 and 150 us; with 12 rows 235 and 209. 8-bit numbers in 99 and 109 columns: 155 and 143; with 12 rows 134, 123.
+    unaligned_chained_rows: int = 8
     # A look-back passes as many tiles as a tile has groups. From this number of groups on, fewer chains are enough, if
     # the tiles that all chains pass in one look-back read and write this many bytes. H200: a look-back takes 0.8 to 1.1
     # us. 2^24 int64 in 53, 64 and 100 columns in tiles of 4, 8 and 16 columns take 157, 129, 105 us, and 114, 98, 100

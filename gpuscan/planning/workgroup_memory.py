@@ -93,9 +93,11 @@ def exchanges_chunks(kernel: Kernel, max_bytes: int) -> bool:
 
     They should if an element takes several accesses to storage and `max_bytes` hold the chunks of one step. Views are
     accessed word by word, so there it is enough that a chunk takes several accesses. So it is for short vectors that
-    are no whole words. If each invocation reads its own wide elements, lanes do not access neighbours: an H100 then has
-    0.35 (36 bytes) to 0.7 (64 bytes) of its memory's speed, and all of it through workgroup memory. An H200 takes 73
-    instead of 115 us for 2^25 `uint8` in 5 columns, but 277 instead of 242 in 13.
+    are no whole words, and for words that are read backwards from an end within a vector. If each invocation reads its
+    own wide elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7 (64 bytes) of its
+    memory's speed, and all of it through workgroup memory. An H200 takes 73 instead of 115 us for 2^25 `uint8` in 5
+    columns, but 277 instead of 242 in 13; and 108 instead of 126 us for sums of 33554293 `float32` from the end, 106
+    instead of 138 for maxima of `int32`, 173 instead of 295 for `logaddexp`, but 219 instead of 213 for `int64`.
 
     Args:
         kernel: the shader, without the exchange.
@@ -118,6 +120,7 @@ def exchanges_chunks(kernel: Kernel, max_bytes: int) -> bool:
         access_bytes, several = 4, tile.chunk * source.storage_bytes > 4
     else:
         access_bytes = 4 * kernel.field_width(source)
-        several = source.storage_bytes * (tile.chunk if in_parts else 1) > access_bytes
+        whole = in_parts or (kernel.reads_backwards and source.storage_bytes == 4)
+        several = source.storage_bytes * (tile.chunk if whole else 1) > access_bytes
     needed = kernel.exchange_vectors * access_bytes + workgroup_bytes(kernel) + OTHER_ITEMS * 4 * kernel.item_words
     return several and needed <= max_bytes
