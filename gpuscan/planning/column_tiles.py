@@ -66,8 +66,7 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if spec.unaligned_columns and own_words == 1:
         chunk = max(chunk, h.unaligned_chunk)
     heads_apart = spec.has_segment_bits and not spec.cuts_columns_alike
-    large = h.min_large_columns is not None and spec.rows * spec.row_length >= h.min_large_columns
-    single = large and own_words == chunk == 1 and not heads_apart
+    single = _is_large(spec, h) and own_words == chunk == 1 and not heads_apart
     if single and spec.inner % 2 == 0:
         chunk = 2
     words = spec.item_words * chunk
@@ -91,7 +90,7 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if chained is not None and chained.columns * (chained.groups + 2) <= capacity:
         return chained
     full = (columns, groups) == (h.columns, h.column_groups)
-    if full and 1 in spec.unaligned_columns:
+    if full and 1 in spec.unaligned_columns and -(-_count_lines(spec, chunk) // columns) >= h.min_byte_chains:
         groups = h.unaligned_byte_groups
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
     tile = ColumnTile(columns, groups, rows, chunk)
@@ -103,6 +102,11 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if single and short and fits and count_chains(spec, wide) >= h.min_wide_chains:
         return wide
     return tile_of_full_columns(spec, capabilities, tile, kept)
+
+
+def _is_large(spec: ScanSpec, h: Heuristics) -> bool:
+    """Return True if there are so many elements that even large tiles are many."""
+    return h.min_large_columns is not None and spec.rows * spec.row_length >= h.min_large_columns
 
 
 def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
@@ -254,6 +258,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         return None
     lines, narrowest_tile = _count_lines(spec, chunk), None
     narrowest = min(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
+    columns_for_chain = h.columns_for_chain if narrowest >= 4 else h.narrow_columns_for_chain
     row_bytes = lines * chunk * (spec.source.storage_bytes + spec.destination.storage_bytes)
     for columns in h.chained_columns:
         if narrowest_tile is not None and columns * chunk * narrowest < h.min_chained_bytes:
@@ -264,7 +269,7 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
         narrowest_tile = tile
         passed_bytes = row_bytes * tile.height * tile.groups  # by all chains while they look back once
         passes_much = tile.groups >= h.min_look_back_groups and passed_bytes >= h.min_look_back_bytes
-        if passes_much or -(-lines // columns) >= h.min_chains + columns // 12:
+        if passes_much or -(-lines // columns) >= h.min_chains + columns // columns_for_chain:
             break
     return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 
@@ -289,7 +294,9 @@ def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: Colum
         return replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most, groups, spec.row_length))
     rows = dict(h.deep_column_rows).get(words, 0)
     rows = min(rows, h.max_cut_column_rows) if spec.cuts_columns_alike else rows
-    one_result = len(spec.destination.fields) == 1 and spec.destination.words <= 2 and not spec.keep_last_only
-    many = spec.row_length >= h.min_deep_column * tile.groups * rows > 0
-    fits = one_result and many and rows * kept <= most_words
-    return replace(tile, rows=rows) if fits else tile
+    if spec.destination.words > 2 or spec.keep_last_only or not 0 < rows * kept <= most_words:
+        return tile
+    height = tile.groups * rows
+    long = spec.row_length >= h.min_deep_column * height
+    nearly_full = -spec.row_length % height * h.min_deep_column <= spec.row_length
+    return replace(tile, rows=rows) if long or (nearly_full and _is_large(spec, h)) else tile

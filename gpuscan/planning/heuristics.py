@@ -299,11 +299,13 @@ class Heuristics:
     short_column_rows: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 38, 44)
     short_column_groups: int = 8
     min_short_column_invocations: int = 1 << 17
-    # The words of an element, and the rows that one invocation takes of it if there is one result of at most two words
-    # and columns are at least `min_deep_column` such tiles long. H200, of a copy: maxima of (8, 2048, 1536), unpaired,
-    # 0.814 with 24 rows, 0.721 with 22, 0.773 with 16; recurrences of (8, 2048, 1536) and (4, 4096, 2048) 0.926 and
-    # 0.957 with 22, 0.90 and 0.92 with 16; gradients of maxima, 4 words, 0.804 with 12, 0.719 with 8. Affine maps with
-    # two results: 0.86 with 24 rows, 0.88 with 16.
+    # The words of an element, and the rows that one invocation takes of it if the results have at most two words and
+    # columns are at least `min_deep_column` such tiles long; or if there are `min_large_columns` elements, and the last
+    # tiles are nearly full: as many times as many rows are there as are missing. H200, of a copy: maxima of (8, 2048,
+    # 1536), unpaired, 0.814 with 24 rows, 0.721 with 22, 0.773 with 16; recurrences of (8, 2048, 1536) and (4, 4096,
+    # 2048) 0.926 and 0.957 with 22, 0.90 and 0.92 with 16; gradients of maxima, 4 words, 0.804 with 12, 0.719 with 8.
+    # Maxima with positions of (21, 517, 772) and (8, 1024, 1024) 49 and 45 us with 22 rows, 61 and 50 with 16; affine
+    # maps with two results 44 and 40, 48 and 42; of (1, 16384, 512) 47 and 45; int64 of (21, 517, 1544) 78 and 88.
     deep_column_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22), (4, 12))
     min_deep_column: int = 8
     # The most rows that one invocation takes of columns that are all cut at the same places. H200, uint32 of (16384,
@@ -323,11 +325,14 @@ class Heuristics:
     column_register_words: int = 48
     # In long chains of tiles, a tile waits 0.29 us for the one above, so more chains side by side are faster, although
     # fewer neighbours are read together. Tiles have as few of these columns as make the number of chains, and one chain
-    # more for each twelve columns. Chains have this number of tiles at least. Neighbours that are read together have at
-    # least `min_chained_bytes` in each array. H200, 2^25 float32 in 32 and 16 columns of single words: 333 columns 120
-    # and 124 us, 433 columns 112 and 125, 255 columns 132 and 125; 2^24 recurrences of 499 columns 66 and 79.
+    # more for some columns, which are fewer for 8- and 16-bit numbers. Chains have this number of tiles at least.
+    # Neighbours that are read together have at least `min_chained_bytes` in each array. H200, 2^25 float32 in 32 and 16
+    # columns of single words: 333 columns 120 and 124 us, 433 columns 112 and 125, 255 columns 132 and 125; 2^24
+    # recurrences of 499 columns 66 and 79; but 2^25 uint8 in 1195 columns 193 and 95, in 2001 columns 136 and 95.
     chained_columns: tuple[int, ...] = (32, 16, 8, 4)
     min_chains: int = 8
+    columns_for_chain: int = 12
+    narrow_columns_for_chain: int = 3
     min_chained_tiles: int = 16
     min_chained_bytes: int = 32
     # The rows that an invocation takes of them, by the words that it keeps of each; and where these are two columns.
@@ -367,9 +372,11 @@ class Heuristics:
     wide_columns: int = 64
     wide_rows: int = 16
     min_wide_chains: int = 16
-    # Invocations one below the other for 8-bit numbers in rows that begin within words. H200, sums of uint8 (390,
-    # 86014), (354, 319, 297), (19, 4041, 437), (486, 69037): 61, 67, 85 and 67 us; in groups of 8 74, 79, 106 and 77.
+    # Invocations one below the other for 8-bit numbers in rows that begin within words, if there are as many chains.
+    # H200, sums of uint8 (390, 86014), (354, 319, 297), (19, 4041, 437), (486, 69037): 61, 67, 85 and 67 us; in groups
+    # of 8 74, 79, 106 and 77. Fewer chains were not measured by themselves.
     unaligned_byte_groups: int = 4
+    min_byte_chains: int = 64
 
     # ----- Reductions in any order, of contiguous rows and of few columns
     # Bytes of a row, at least; and the bytes from which on an invocation loads a vector of four words at a time, else a
