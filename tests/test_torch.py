@@ -136,10 +136,21 @@ def test_the_operation_is_well_formed(leaves: Any) -> None:
     """Run PyTorch's own checks of an operation: its schema, its shapes, its derivative, under compilation."""
     a, b, initial = leaves((2, 5, 3))
     start = initial.detach().expand(2, 3).clone().requires_grad_()
-    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence, (a, b, start, 1, False))
-    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence, (a, b, None, 1, True))
-    plain = [each.detach() for each in (a, b, b, start)]
-    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence_vjp, (*plain, 1, False))
+    handles: list[int] = []
+
+    def record(graph: Any, _: object) -> Any:
+        handles.extend(node.args[1] for node in graph.graph.nodes if node.target is torch.ops.gpuscan.scan)
+        return graph.forward
+
+    def call(*tensors: Any, reverse: bool) -> Any:
+        return gpuscan.torch.linear_recurrence(*tensors[:2], axis=1, initial=(*tensors, None)[2], reverse=reverse)
+
+    for tensors, reverse in ([a, b, start], False), ([a, b], True):
+        torch.compile(call, backend=record, fullgraph=True)(*tensors, reverse=reverse)
+        torch.library.opcheck(torch.ops.gpuscan.scan, (tensors, handles[-1]))
+        given = [tensor.detach() for tensor in tensors]
+        results = torch.ops.gpuscan.scan(given, handles[-1])
+        torch.library.opcheck(torch.ops.gpuscan.scan_vjp, (given, results, results, handles[-1]))
 
 
 def test_vmap(leaves: Any) -> None:

@@ -15,7 +15,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.operations import ScanByTorch, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_dim, check_tensors
 from gpuscan.torch.torch_steps import scan_tensors
 from gpuscan.torch.traced_function import check_results, trace_row_operator
@@ -104,7 +104,7 @@ def _handle(
 
 
 @dataclass(frozen=True)
-class _Scan(TensorScan):
+class _Scan(ScanByTorch):
     """A scan with a function of pytrees of tensors.
 
     Attributes:
@@ -155,7 +155,9 @@ class _Scan(TensorScan):
 
     # ----- By PyTorch
 
-    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
+    def tangents(
+        self, tensors: Sequence[Tensor], results: Sequence[Tensor], tangents: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
         """Return the second half of a scan of the tensors and their derivatives, or what PyTorch computes."""
         count = len(tensors)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(tensors, tangents, strict=True)]
@@ -168,7 +170,7 @@ class _Scan(TensorScan):
             values_and_rates = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
         except OperatorError:
             # An operation of the derivative has no form in a kernel.
-            return super().tangents(tensors, tangents)
+            return super().tangents(tensors, results, tangents)
         return list(values_and_rates[count:])
 
     def _combine_leaves(self, *leaves: Tensor) -> tuple[Tensor, ...]:

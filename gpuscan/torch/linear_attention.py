@@ -13,7 +13,7 @@ from torch import Tensor  # noqa: TID253
 from gpuscan.api import linear_attention as attention
 from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, handle_of, run
+from gpuscan.torch.operations import ScanByTorch, compute_scan
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -116,20 +116,12 @@ def _attend(named: dict[str, Tensor | None], scale: float | None, with_state: bo
     has_beta, has_state = named["beta"] is not None, named["initial_state"] is not None
     tensors = [tensor for tensor in named.values() if tensor is not None]
     scale = None if scale is None else float(scale)
-    if torch.compiler.is_compiling():
-        o, last = torch.ops.gpuscan.scan(tensors, _handle(scale, has_beta, has_state))
-    else:
-        o, last = run(_Attention(scale, has_beta, has_state), tensors)
+    o, last = compute_scan(_Attention, (scale, has_beta, has_state), tensors)
     return (o, last) if as_flag("output_final_state", with_state) else o
 
 
-@torch.compiler.assume_constant_result
-def _handle(scale: float | None, has_beta: bool, has_state: bool) -> int:
-    return handle_of(_Attention(scale, has_beta, has_state))
-
-
 @dataclass(frozen=True)
-class _Attention(TensorScan):
+class _Attention(ScanByTorch):
     """The outputs and the last state, from q, k, v and g, and from beta and the first state if there are.
 
     Attributes:

@@ -52,27 +52,24 @@ class TensorScan(ABC):
         """Return the gradients of the first `real_count` arrays; None if they cannot be had by a scan."""
 
     @abstractmethod
-    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return the results by operations of PyTorch, which have derivatives of all orders."""
-
     def differentiable_gradients(self, tensors: Tensors, grads: Tensors) -> Tensors:
         """Return the gradients of the first `real_count` tensors, computed by operations that have gradients.
 
         Raises:
             OperatorError: this scan has none.
         """
-        return reverse_derivative(self.by_torch, tensors, grads)
 
-    def tangents(self, tensors: Tensors, tangents: Tensors) -> Tensors:
+    @abstractmethod
+    def tangents(self, tensors: Tensors, results: Tensors, tangents: Tensors) -> Tensors:
         """Return the forward-mode derivatives of the results.
 
         Args:
-            tangents: the derivatives of the first `real_count` of them; None for one that has none.
+            tensors, results: the tensors of the scan, and its results.
+            tangents: the derivatives of the first `real_count` tensors; None for one that has none.
 
         Raises:
             OperatorError: this scan has none.
         """
-        return forward_derivative(self.by_torch, tensors, tangents)
 
     def map_over_batch(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
         """Return the scan of all examples of a batch at once, and its tensors.
@@ -87,6 +84,39 @@ class TensorScan(ABC):
         scan: Any = self
         pairs = zip(tensors, batched, strict=True)
         return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+
+
+class ScanByTorch(TensorScan):
+    """A scan that PyTorch can compute, too. Its further derivatives are PyTorch's."""
+
+    @abstractmethod
+    def by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the results by operations of PyTorch, which have derivatives of all orders."""
+
+    def differentiable_gradients(self, tensors: Tensors, grads: Tensors) -> Tensors:
+        return reverse_derivative(self.by_torch, tensors, grads)
+
+    def tangents(self, tensors: Tensors, results: Tensors, tangents: Tensors) -> Tensors:
+        return forward_derivative(self.by_torch, tensors, tangents)
+
+
+def compute_scan(make: Callable[..., TensorScan], options: tuple[object, ...], tensors: Tensors) -> Tensors:
+    """Return the results of a scan, with derivatives.
+
+    Args:
+        make: makes the scan of the options, which are constants in compiled functions.
+        options: the options.
+        tensors: the tensors of the scan.
+    """
+    if torch.compiler.is_compiling():
+        results: Tensors = torch.ops.gpuscan.scan([*tensors], _constant_handle(make, options))
+        return results
+    return run(make(*options), tensors)
+
+
+@torch.compiler.assume_constant_result
+def _constant_handle(make: Callable[..., TensorScan], options: tuple[object, ...]) -> int:
+    return handle_of(make(*options))
 
 
 def run(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
@@ -143,7 +173,7 @@ class _Scan(torch.autograd.Function):
     def setup_context(ctx: FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
         ctx.scan, *tensors = inputs
         ctx.save_for_backward(*tensors, *output)
-        ctx.save_for_forward(*tensors)
+        ctx.save_for_forward(*tensors, *output)
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -155,8 +185,8 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
-        tensors = ctx.saved_tensors[: len(tangents)]
-        return tuple(ctx.scan.tangents(tensors, tangents[: ctx.scan.real_count]))
+        tensors, results = ctx.saved_tensors[: len(tangents)], ctx.saved_tensors[len(tangents) :]
+        return tuple(ctx.scan.tangents(tensors, results, tangents[: ctx.scan.real_count]))
 
     @staticmethod
     def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *tensors: Tensor) -> tuple[Tensors, Dims]:

@@ -22,7 +22,7 @@ from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
+from gpuscan.torch.operations import ScanByTorch, TensorScan, forward_derivative, handle_of, reverse_derivative, run
 from gpuscan.torch.tensors import check_tensors, numpy_dtype, tensor_of
 from gpuscan.torch.torch_steps import scan_with_options
 
@@ -237,7 +237,7 @@ _OF_TORCH = {name: function for function, name in TORCH_FUNCTIONS.items()}
 
 
 @dataclass(frozen=True)
-class OperatorScan(TensorScan):
+class OperatorScan(ScanByTorch):
     """A scan with an operator of gpuscan.
 
     Its tensors are, in this order: the tensors of x, the tensors of `initial`, and the offsets or keys. Arguments that
@@ -316,7 +316,9 @@ class OperatorScan(TensorScan):
             sums.append(grad.sum(self.axis).sum_to_size(tensors[1].shape))
         return sums
 
-    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
+    def tangents(
+        self, tensors: Sequence[Tensor], results: Sequence[Tensor], tangents: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
         """Return the derivatives: of a sum the sum of the derivatives, of others by PyTorch."""
         if not self._is_sum:
             with self._translate_errors("a forward-mode derivative"):

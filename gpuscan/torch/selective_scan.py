@@ -16,7 +16,7 @@ from gpuscan.api.selective_states import STATES, TIME
 from gpuscan.api.state_space import check_scan_shapes, check_update_shapes
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
-from gpuscan.torch.operations import TensorScan, handle_of, run
+from gpuscan.torch.operations import ScanByTorch, compute_scan
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -89,10 +89,7 @@ def selective_scan(
         decays.reshape(1, groups, dim // groups, -1, 1),
         *(_of_groups(tensor, groups)[:, :, None] for tensor in weights),
     ]
-    if torch.compiler.is_compiling():
-        y, last = torch.ops.gpuscan.scan(tensors, _handle(bool(delta_softplus)))
-    else:
-        y, last = run(_SelectiveScan(softplus=bool(delta_softplus)), tensors)
+    y, last = compute_scan(_SelectiveScan, (bool(delta_softplus),), tensors)
     y, last = y.reshape(u.shape), last.reshape(batch, dim, -1)
     if D is not None:
         y = y + x * D.to(wide)[:, None]
@@ -102,22 +99,17 @@ def selective_scan(
     return (y, last) if return_last_state else y
 
 
-@torch.compiler.assume_constant_result
-def _handle(of_softplus: bool) -> int:
-    return handle_of(_SelectiveScan(softplus=of_softplus))
-
-
 @dataclass(frozen=True)
-class _SelectiveScan(TensorScan):
+class _SelectiveScan(ScanByTorch):
     """The outputs and the last states, from the tensors that `gpuscan.api.selective_scan.SelectiveScan` describes.
 
     Attributes:
-        lead: how many axes of batches of `torch.func.vmap` stand before the others.
         softplus: True to compute the step sizes by softplus, on gpuscan's device.
+        lead: how many axes of batches of `torch.func.vmap` stand before the others.
     """
 
+    softplus: bool
     lead: int = 0
-    softplus: bool = False
     result_count = 2
     real_count = 5
 
