@@ -33,9 +33,6 @@ class HostSource(Protocol):
 
     element_bytes: int
 
-    def contiguous(self, part: Part) -> Bytes | None:
-        """Return the part's bytes as a view, or None if they have to be gathered."""
-
     def fill(self, part: Part, memory: Bytes) -> None:
         """Write the part's bytes to `memory`."""
 
@@ -69,7 +66,7 @@ class HostRows:
     def _rows(self) -> StridedRows:
         return StridedRows(self._array, self._shape, self._axis, self._dtype)
 
-    def contiguous(self, part: Part) -> Bytes | None:
+    def _contiguous(self, part: Part) -> Bytes | None:
         """Return the part's bytes as a view, or None if they have to be gathered."""
         array = self._array
         if part.length == part.spec.length and array.flags.c_contiguous and self._axis == len(self._shape) - 1:
@@ -79,7 +76,7 @@ class HostRows:
 
     def fill(self, part: Part, memory: Bytes) -> None:
         """Write the part's bytes to `memory`."""
-        content = self.contiguous(part)
+        content = self._contiguous(part)
         if content is not None:
             copy(memory, content)
         else:
@@ -87,7 +84,7 @@ class HostRows:
 
     def write_back(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
-        target = self.contiguous(part)
+        target = self._contiguous(part)
         if target is not None:
             copy(target, memory)
         else:
@@ -103,10 +100,6 @@ class HostSlabs:
         self._element = array.shape[len(shape) :]
         self._dtype = field.scalar.dtype
         self.element_bytes = field.storage_bytes
-
-    def contiguous(self, part: Part) -> Bytes | None:
-        del part
-        return None
 
     def fill(self, part: Part, memory: Bytes) -> None:
         for array_part, memory_part in self._find_parts(part, memory):

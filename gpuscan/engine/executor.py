@@ -207,7 +207,7 @@ class Executor:
             else:
                 assert buffers is not None
                 number, nbytes = len(sizes), part.length * source.element_bytes
-                buffers.write(number, nbytes, source.contiguous(part), lambda memory, s=source: s.fill(part, memory))  # type: ignore[misc]
+                buffers.write(number, nbytes, lambda memory, s=source: s.fill(part, memory))  # type: ignore[misc]
                 binding = buffers.source(number, nbytes)
                 sizes.append(nbytes)
             bindings.append(binding)

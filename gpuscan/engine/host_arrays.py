@@ -12,7 +12,6 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.transfer import bytes_of
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import launch_of_kind, scan_device, segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
@@ -89,7 +88,8 @@ def scan_host(
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with context.errors:
-        _Scan(executor, problem, strategy, results, piece_bytes, options).run()
+        if options or piece_bytes is not None or not scan_small(executor, problem, strategy, results):
+            _Scan(executor, problem, strategy, results, piece_bytes, options).run()
     return results
 
 
@@ -119,9 +119,6 @@ class _Scan:
         layout = executor.planner.layout(layout_key, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
-            if layout_key is not None and scan_small(executor, problem, self._strategy, self._results):
-                report_progress(spec.length * problem.source.storage_bytes)
-                return
             self._run_parts(layout.parts, spec, whole=spec.inner > 1)
             return
         context = executor.context
@@ -410,10 +407,10 @@ def place_on_device(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
 
 
 def scan_small(executor: Executor, problem: Problem, strategy: str, results: Sequence[AnyArray]) -> bool:
-    """Scan small arrays in C order: one upload, one submission and one wait.
+    """Scan small arrays on the device: one upload of each, one submission and one wait.
 
     Args:
-        problem: the scan, with a cache key.
+        problem: the scan.
         strategy: as in `gpuscan.scan`.
         results: the arrays to write.
 
@@ -421,30 +418,22 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         True if the results are written; False if the arrays need more than one copy, or if the run timed out. The
         caller then scans in the long way.
     """
-    if not _is_simple(problem, results):
-        return False
     context = executor.context
+    most = min(TRANSFERS.single_write_bytes, context.binding_limit)
+    if any(array.nbytes > most for array in (*problem.numpy_leaves, *results)):
+        return False
     with context.lock:
         # Reports of earlier calls are read first, so that a failure below is this call's own.
         context.check()
-        leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
-        placed = problem.with_leaves(tuple(leaves))
+        pairs = zip(problem.numpy_leaves, problem.source.fields, strict=True)
+        leaves = tuple([upload_array(context, leaf, f.scalar.dtype) for leaf, f in pairs])
+        placed = problem.with_leaves(leaves)
         scanned = launch_of_kind(placed, strategy, lambda _: scan_device(executor, placed, strategy))
         try:
             contents = context.read_and_check(*((array.buffer, array.offset, array.nbytes) for array in scanned))
         except ProgressTimeoutError:
             return False
-    for result, content in zip(results, contents, strict=True):
-        bytes_of(result)[:] = content
+    for array, content, result in zip(scanned, contents, results, strict=True):
+        result[...] = content.view(array.dtype).reshape(result.shape)
+    report_progress(problem.size * problem.source.storage_bytes)
     return True
-
-
-def _is_simple(problem: Problem, results: Sequence[AnyArray]) -> bool:
-    """Return True if uploads of the arrays, a scan on the device and copies of the results are all that is needed."""
-    fields = problem.source.fields
-    if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):
-        return False
-    if not all(result.flags.c_contiguous and result.dtype.isnative for result in results):
-        return False
-    largest = max(array.nbytes for array in (*problem.leaves, *results))
-    return largest <= TRANSFERS.single_write_bytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up, upload
-from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 class PartBuffers:
     """The buffers of one part in flight, taken from the device's pool.
 
-    Small parts are written by the queue and read back through one staging buffer. Large ones go through mapped staging
-    buffers, or through mapped storage buffers where the adapter shares the CPU's memory.
+    Arrays go through mapped staging buffers, or through mapped storage buffers if the adapter shares the CPU's memory.
 
     Args:
         inputs: bytes of each array that is uploaded.
@@ -39,11 +36,8 @@ class PartBuffers:
         flags, size_of, self._context = context.usage, context.pool.size_of, context
         inputs = [round_up(size, ALIGNMENT) for size in inputs]
         outputs = [round_up(size, ALIGNMENT) for size in outputs]
-        read_back = round_up(REPORT_BYTES, ALIGNMENT) + sum(outputs)
-        largest = max((*inputs, *outputs), default=0)
-        self._small = largest <= TRANSFERS.single_write_bytes and read_back <= context.pool.largest
         # Kernels may read what the CPU writes, and write what the CPU reads, without copies from or to staging buffers.
-        self._mapped = not self._small and context.capabilities.mappable_storage
+        self._mapped = context.capabilities.mappable_storage
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST
         source_usage = flags.STORAGE | flags.MAP_WRITE if self._mapped else storage
@@ -52,8 +46,8 @@ class PartBuffers:
         usages_and_sizes += [(result_usage, size_of(size)) for size in outputs]
         if heads_bytes:
             usages_and_sizes.append((storage, size_of(heads_bytes)))
-        usages_and_sizes.append((read, size_of(read_back if self._small else REPORT_BYTES)))
-        if not (self._small or self._mapped):
+        usages_and_sizes.append((read, size_of(REPORT_BYTES)))
+        if not self._mapped:
             usages_and_sizes += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in inputs]
             usages_and_sizes += [(read, size_of(size)) for size in outputs]
         self._usages_and_sizes = usages_and_sizes
@@ -64,31 +58,18 @@ class PartBuffers:
         self._heads = next(rest) if heads_bytes else None
         # Every run has room for a report, since a later plan may have one where this one has none.
         self._report = next(rest)
-        # For each output: the buffer through which it is read back, and the byte where it begins.
-        self._readback_ranges: list[tuple[wgpu.GPUBuffer, int]] = []
-        self._uploads: list[wgpu.GPUBuffer] = []
-        if self._small:
-            # Everything is read back through one buffer: first the report, then the outputs.
-            starts = accumulate(outputs, initial=round_up(REPORT_BYTES, ALIGNMENT))
-            self._readback_ranges = [(self._report, at) for _, at in zip(outputs, starts, strict=False)]
-        else:
-            self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
-            self._readback_ranges = [(buffer, 0) for buffer in (self._results if self._mapped else rest)]
+        self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
+        # The buffers through which the outputs are read back.
+        self._readbacks = self._results if self._mapped else list(rest)
         # The mappings of the upload buffers; None for a buffer that is not mapped yet.
         self._writable: list[Mapping | None] = [None] * len(self._uploads)
-        # The mappings of the staging buffers: the outputs' in order, then the report's; or one for all together.
+        # The mappings of the staging buffers: the outputs' in order, then the report's.
         self._readable: list[Mapping] = []
 
     # ----- Upload
 
-    def write(self, field: int, nbytes: int, content: Bytes | None, fill: Callable[[Bytes], None]) -> None:
-        """Upload one array: `content` if it is there, else what `fill` writes."""
-        if self._small:
-            if content is None:
-                content = np.empty(round_up(nbytes), np.uint8)
-                fill(content[:nbytes])
-            upload(self._context.queue, content, self._sources[field])
-            return
+    def write(self, field: int, nbytes: int, fill: Callable[[Bytes], None]) -> None:
+        """Upload one array, which `fill` writes."""
         mapping = self._writable[field] or self._context.queue.map(self._uploads[field], write=True)
         mapping.sync_wait()
         fill(mapping.view(nbytes))
@@ -97,8 +78,7 @@ class PartBuffers:
 
     def map_for_writing(self) -> None:
         """Ask for the upload buffers to be mapped as soon as the GPU is done with them."""
-        if not self._small:
-            self._writable = [self._context.queue.map(buffer, write=True) for buffer in self._uploads]
+        self._writable = [self._context.queue.map(buffer, write=True) for buffer in self._uploads]
 
     def write_heads(self, words: AnyArray) -> Binding:
         """Upload the segment bits."""
@@ -118,7 +98,7 @@ class PartBuffers:
 
     def record_uploads(self, encoder: wgpu.GPUCommandEncoder, sizes: Sequence[int]) -> None:
         """Record the copies from staging to storage."""
-        if self._small or self._mapped:
+        if self._mapped:
             return
         for staging, source, size in zip(self._uploads, self._sources, sizes, strict=True):
             encoder.copy_buffer_to_buffer(staging, 0, source, 0, round_up(size))
@@ -128,20 +108,17 @@ class PartBuffers:
         encoder.copy_buffer_to_buffer(state, 0, self._report, 0, REPORT_BYTES)
         if self._mapped:
             return
-        for result, (staging, at), size in zip(self._results, self._readback_ranges, sizes, strict=True):
-            encoder.copy_buffer_to_buffer(result, 0, staging, at, round_up(size))
+        for result, staging, size in zip(self._results, self._readbacks, sizes, strict=True):
+            encoder.copy_buffer_to_buffer(result, 0, staging, 0, round_up(size))
 
     # ----- Read back
 
     def map_for_reading(self, sizes: Sequence[int]) -> None:
         """Ask for the staging buffers to be mapped once the GPU is done."""
-        if self._small:
-            last = self._readback_ranges[-1][1] + round_up(sizes[-1]) if self._readback_ranges else REPORT_BYTES
-            spans = [(self._report, last)]
-        else:
-            spans = [(buffer, round_up(size)) for (buffer, _), size in zip(self._readback_ranges, sizes, strict=True)]
-            spans.append((self._report, REPORT_BYTES))
-        self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
+        spans = [(buffer, round_up(size)) for buffer, size in zip(self._readbacks, sizes, strict=True)]
+        self._readable = [
+            self._context.queue.map(buffer, size) for buffer, size in (*spans, (self._report, REPORT_BYTES))
+        ]
 
     def is_ready(self) -> bool:
         """Return True if `wait` would not wait."""
@@ -151,14 +128,12 @@ class PartBuffers:
         """Wait for the run; return its report."""
         for mapping in self._readable:
             mapping.sync_wait()
-        mapping = self._readable[0 if self._small else -1]
-        numbers: list[int] = mapping.view(REPORT_BYTES).view(np.uint32).tolist()
+        numbers: list[int] = self._readable[-1].view(REPORT_BYTES).view(np.uint32).tolist()
         return numbers
 
     def read(self, field: int, nbytes: int) -> Bytes:
         """Return the bytes of a result, as a view that ends with `unmap`."""
-        mapping = self._readable[0 if self._small else field]
-        return mapping.view(nbytes, self._readback_ranges[field][1])
+        return self._readable[field].view(nbytes)
 
     def unmap(self) -> None:
         """Unmap the staging buffers, so that the next part can use them."""

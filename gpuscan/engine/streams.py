@@ -168,11 +168,6 @@ class ChunkField:
         self._queue, self._number = queue, number
         self.element_bytes = element_bytes
 
-    def contiguous(self, part: Part) -> Bytes | None:
-        """Return None: a part may have elements of several chunks."""
-        del part
-        return None
-
     def fill(self, part: Part, memory: Bytes) -> None:
         """Write the part's elements to `memory`."""
         at = 0

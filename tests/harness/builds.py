@@ -17,7 +17,7 @@ from gpuscan.device import capability_probe, context, program, reports, timeouts
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.native_queue import NativeQueue
 from gpuscan.device.queue import PublicMapping
-from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
+from gpuscan.engine import element_copy, executor, host_arrays
 from gpuscan.engine.executor import Executor
 from gpuscan.planning import heuristics, tile_shapes
 from gpuscan.planning.kernel import Kernel
@@ -325,4 +325,4 @@ def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: i
     if single_write is not None:
         transfers = replace(transfers, single_write_bytes=single_write)
         monkeypatch.setattr(transfer, "TRANSFERS", transfers)
-        monkeypatch.setattr(part_buffers, "TRANSFERS", transfers)
+        monkeypatch.setattr(host_arrays, "TRANSFERS", transfers)
