@@ -119,7 +119,7 @@ class OpenedDevice(Numbered):
             True
         """
         usage = self._context.memory_usage()
-        owners = {*self._executor.kept_arrays.owners, *self._context.program_owners}
+        owners = self._context.program_owners
         own_bytes = sum(owner.buffer.size for owner in owners)
         return replace(usage, bytes_in_use=usage.bytes_in_use - own_bytes, allocations=usage.allocations - len(owners))
 

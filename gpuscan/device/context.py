@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -151,7 +151,6 @@ class DeviceContext:
         run_log: unread reports, and what reports have shown.
         wrong_floats: the steps on float32 with other bits than IEEE 754's, as messages name them; "" if there are none,
             and None before the first call that needs to know (`gpuscan.engine.preparation.check_fixed_floats`).
-        on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
         programs: for each call key, a tuple of the program and what its caller also needs; or an object that says
             which of several programs a call needs. All have `owners`, the memory of their constants.
     """
@@ -192,7 +191,6 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.run_log = RunLog()
         self.wrong_floats: str | None = None
-        self.on_cleanup: list[Callable[[], None]] = []
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
         # True while gpuscan records a call for arrays of any sizes.
         self.has_sizes = False
@@ -607,8 +605,6 @@ class DeviceContext:
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
         with self.lock:
-            for forget in self.on_cleanup:
-                forget()
             self.programs.clear()
             self.bind_groups.clear()
             self._uniforms.clear()

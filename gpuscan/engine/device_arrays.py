@@ -279,7 +279,6 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         count=call.count,
         placement=placement,
         options=options,
-        cache_key=problem.cache_key,
     )
     for _ in executor.run(job, layout.parts):
         pass
@@ -364,14 +363,13 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         heads=_heads_of(executor, problem, spec, one_part=False),
         count=call.count,
         options=options,
-        cache_key=problem.cache_key,
     )
     for _ in executor.run(job, parts):
         pass
 
 
 def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part: bool) -> HeadBits | None:
-    """Return where a scan restarts: the segment bits, perhaps kept from an earlier scan with the cache key; or keys."""
+    """Return where a scan restarts: the segment bits, which are constants of a program if the heads are; or keys."""
     heads, context, in_columns = problem.heads, executor.context, spec.inner > 1
     if heads is None:
         return None
@@ -380,9 +378,9 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
         return ComparedKeys(heads.cut.array)
     bits = None
     if one_part and problem.cache_key is not None:
-        bits = executor.kept_arrays.get(
-            problem.cache_key, "heads", lambda: segment_heads(context, heads, in_columns=in_columns)
-        )
+        with context.pause_recording():
+            bits = segment_heads(context, heads, in_columns=in_columns)
+        context.note_constant(bits.buffer, bits._owner)
     return MarkedHeads(context, heads, in_columns, bits)
 
 

@@ -27,7 +27,6 @@ from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import start_call
 from gpuscan.engine.endpoints import DeviceSink, DeviceSource
 from gpuscan.engine.job import Flight, Job, SharedBuffers
-from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.plan_steps import Buffers, are_owned, find_piece_position, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
@@ -54,7 +53,6 @@ class Executor:
 
     Attributes:
         planner: makes the plans, and keeps them.
-        kept_arrays: arrays on the device that later scans read again.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -64,8 +62,6 @@ class Executor:
         self.label_counts: RecentValues[tuple[object, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
-        self.kept_arrays = KeptArrays(context)
-        context.on_cleanup.append(self.kept_arrays.clear)
 
     # ----- The loop
 
@@ -74,7 +70,7 @@ class Executor:
         context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
         all_buffers: list[PartBuffers] = []
-        shared_buffers = SharedBuffers(context, job, self.kept_arrays)
+        shared_buffers = SharedBuffers(context, job)
         write_backs = WriteBacks()
         clean = waits = False
         largest: Part | None = None

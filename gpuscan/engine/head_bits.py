@@ -172,8 +172,8 @@ def can_compare(heads: Heads, inner: int, results: Sequence[DeviceArray]) -> boo
 def with_offsets_on_device(context: DeviceContext, problem: Problem) -> Problem:
     """Return the problem with its NumPy offsets uploaded. Everything that depends on them is computed on the device.
 
-    The offsets of a kept problem are not uploaded, since their segment bits are kept. Neither are offsets of rows that
-    are so long that their bits exceed a binding.
+    The offsets of a kept problem are not uploaded, since their segment bits are constants of programs. Neither are
+    offsets of rows that are so long that their bits exceed a binding.
     """
     heads = problem.heads
     if heads is None or problem.cache_key is not None or not isinstance(heads.cut, Offsets) or heads.on_device:

@@ -335,7 +335,6 @@ class _Scan:
             seeds=seeds,
             heads=self._heads(spec),
             options=self._options,
-            cache_key=problem.cache_key,
             writes_back_apart=True,
         )
         done = 0

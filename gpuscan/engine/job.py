@@ -16,7 +16,6 @@ from gpuscan.engine.array_views import bind_views
 from gpuscan.engine.element_copy import duplicate, slice_axis
 from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.head_bits import HeadBits
-from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import check_seeds
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -60,7 +59,6 @@ class Job:
         count: the array for the number of elements that a mask picks, or for the list of runs.
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
-        cache_key: the object that scans with the same seeds share, as in `Problem`; None if seeds are not shared.
         writes_back_apart: True to write results on another thread, where no code of the caller runs between two parts.
         failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
     """
@@ -74,7 +72,6 @@ class Job:
     count: DeviceArray | None = None
     placement: Placement | None = None
     options: PlanOptions = field(default_factory=PlanOptions)
-    cache_key: object | None = None
     writes_back_apart: bool = False
     failed: list[str] = field(default_factory=list)
 
@@ -111,8 +108,8 @@ class Flight:
 class SharedBuffers:
     """Buffers that all parts of one job use: carries, seeds and captured constants."""
 
-    def __init__(self, context: DeviceContext, job: Job, kept_arrays: KeptArrays) -> None:
-        self._context, self._job, self._kept_arrays = context, job, kept_arrays
+    def __init__(self, context: DeviceContext, job: Job) -> None:
+        self._context, self._job = context, job
         self._carries: list[DeviceArray] = []
         self._seeds: DeviceArray | None = None
         self._captured: Binding | None = None
@@ -139,12 +136,7 @@ class SharedBuffers:
         if not part.is_slab:
             if self._seeds is None:
                 check_seeds(words.shape[0], words.nbytes, self._context)
-                name = "seeds of columns" if part.spec.inner > 1 else "seeds"
-                self._seeds = (
-                    words
-                    if isinstance(words, DeviceArray)
-                    else self._kept_arrays.get(self._job.cache_key, name, lambda: upload_array(self._context, words))
-                )
+                self._seeds = words if isinstance(words, DeviceArray) else upload_array(self._context, words)
             return self._seeds._binding()
         inner = self._job.spec.inner
         matrices = (words.shape[0] // inner, inner, words.shape[-1])
