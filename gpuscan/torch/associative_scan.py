@@ -81,16 +81,15 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
         leaf_numbers = pytree.tree_unflatten(list(range(len(leaves))), tree)
         handle = -1 if has_closure(combine_fn) else _handle(combine_fn, leaf_numbers, axis, reverse, ranks)
         if handle < 0:
-            return _outside_of_graphs(combine_fn, xs, dim, reverse)
+            return _scan_outside_of_graphs(combine_fn, xs, dim, reverse)
         results = torch.ops.gpuscan.scan(leaves, handle)
     else:
         results = run(_Scan(combine_fn, tree, axis, reverse, ranks, function_key(combine_fn)), leaves)
     return pytree.tree_unflatten(list(results), tree)
 
 
-@torch.compiler.disable
-def _outside_of_graphs(combine_fn: Callable[..., object], xs: object, dim: int, reverse: bool) -> object:
-    return associative_scan(combine_fn, xs, dim, reverse)
+# A compiled function leaves its graph for it.
+_scan_outside_of_graphs = torch.compiler.disable(associative_scan)
 
 
 @torch.compiler.assume_constant_result

@@ -107,25 +107,17 @@ def scan(
         given = id(op) if isinstance(op, Operator) else op
         handle = -1 if has_closure(op) else _handle(given, leaf_numbers, ranks, axis, *options)
         if handle < 0:
-            return _outside_of_graphs(x, op, axis, exclusive, reverse, initial, segments, keys)
+            cuts_given = {"segments": segments, "keys": keys}
+            flags = {"exclusive": exclusive, "reverse": reverse}
+            return _scan_outside_of_graphs(x, op, axis=axis, initial=initial, **flags, **cuts_given)
         results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
     else:
         results = run(_scan_of(op, None, leaf_numbers, ranks, axis, *options), [*leaves, *starts, *cuts])
     return pytree.tree_unflatten(list(results), tree)
 
 
-@torch.compiler.disable
-def _outside_of_graphs(
-    x: object,
-    op: object,
-    axis: int | None,
-    exclusive: bool,
-    reverse: bool,
-    initial: object,
-    segments: object,
-    keys: object,
-) -> object:
-    return scan(x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys)
+# A compiled function leaves its graph for it.
+_scan_outside_of_graphs = torch.compiler.disable(scan)
 
 
 @torch.compiler.assume_constant_result
