@@ -101,10 +101,11 @@ def scan(
     """
     if method not in METHODS:
         raise ValueError(f"method={method!r} was passed, and there is none of that name; pass one of {METHODS}")
-    flags = {"exclusive": as_flag("exclusive", exclusive), "reverse": as_flag("reverse", reverse)}
+    options: dict[str, Any] = {"exclusive": as_flag("exclusive", exclusive), "reverse": as_flag("reverse", reverse)}
+    options |= {"before": before, "after": after}
     if is_everywhere(reproducible):
-        return scan_in_one_block(x, op, axis, dtype, initial, **flags, before=before, after=after)
-    call = call_of(x, op, axis, dtype, **flags, before=before, after=after)
+        return scan_in_one_block(x, op, axis, dtype, initial, **options)
+    call = call_of(x, op, axis, dtype, **options)
     call, seeds = with_initial(call, initial)
     if method == "sequential":
         return scan_sequentially(call, seeds, read_ahead=1 + threads())
@@ -185,39 +186,23 @@ def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
         **_object_options(call.ndim),
         adjust_chunks={i: (call.blocks,) if i == axis else 1 for i in lead},
     ).rechunk({axis: 1})
-    array, result = call.arrays[0], call.results[0]
-    of_element = array.shape[call.ndim :]
-    if len(call.arrays) > 1 or len(call.results) > 1 or result.shape[call.ndim :] != of_element:
-        return work.results.build_bundle(_unbox_blocks(call, _boxes(call, work.block, prefixes), call.results))
-    indices = call.indices(0)
-    meta = np.empty((0,) * array.ndim, result.dtype)
-    scanned = da.blockwise(
-        *(work.lone_block, indices, prefixes, lead, array, indices),
-        **_options(meta),
-        adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
-    )
-    return work.results.build_bundle([scanned])
+    return work.results.build_bundle(_unbox_blocks(call, _boxes(call, work.block, prefixes), call.results))
 
 
 def scan_in_one_block(
-    x: object,
-    op: Operation,
-    axis: int | None,
-    dtype: DTypeLike | None,
-    initial: object,
-    *,
-    exclusive: bool,
-    reverse: bool,
-    before: Mapped | None,
-    after: Mapped | None,
+    x: object, op: Operation, axis: int | None, dtype: DTypeLike | None, initial: object, **options: Any
 ) -> Any:
     """Return the scan with the same bits on every device, by one task, with the chunks of `x`.
+
+    Args:
+        x, op, axis, dtype, initial: as in `scan`.
+        options: the other options of `call_of`.
 
     Raises:
         ValueError: chunks have unknown lengths; or as `scan`.
     """
     arrays, whole = _in_one_block(x)
-    call = call_of(whole, op, axis, dtype, exclusive=exclusive, reverse=reverse, before=before, after=after)
+    call = call_of(whole, op, axis, dtype, **options)
     call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
     work = call.work
     make_problem(

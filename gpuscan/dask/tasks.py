@@ -118,10 +118,6 @@ class Work:
         """Return the scan of a block in a box."""
         return box_value(self.scan_leaves(leaves, prefixes.item()), self.ndim)
 
-    def lone_block(self, prefixes: AnyArray, leaf: AnyArray) -> AnyArray:
-        """Return the scan of a block of one array."""
-        return self.scan_leaves([leaf], prefixes.item())[0]
-
     def step(self, carry: Sequence[AnyArray], *leaves: AnyArray) -> tuple[Leaves, Leaves]:
         """Return the scan of a block, and the carry for the next one.
 
