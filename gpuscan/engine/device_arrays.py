@@ -144,7 +144,7 @@ def scan_device(
                 vectors = vectors_in(dense.results, whole.results_shape, problem.inner)
                 scan_device(executor, whole, strategy, out=vectors, **options)
             return results
-        layout_key = None if options else problem.layout_key
+        layout_key = None if options else problem.cache_key
         if layout_key is not None:
             compares = problem.heads is not None and can_compare(problem.heads, problem.inner, results)
             layout_key = (layout_key, problem.keep_last_only, problem.lists_key_runs, compares, "on device")
@@ -377,7 +377,7 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
         assert isinstance(heads.cut, Keys)
         return ComparedKeys(heads.cut.array)
     bits = None
-    if one_part and problem.cache_key is not None:
+    if one_part and problem.keeps_heads:
         with context.pause_recording():
             bits = segment_heads(context, heads, in_columns=in_columns)
         context.note_constant(bits.buffer, bits._owner)

@@ -176,7 +176,7 @@ def with_offsets_on_device(context: DeviceContext, problem: Problem) -> Problem:
     offsets of rows that are so long that their bits exceed a binding.
     """
     heads = problem.heads
-    if heads is None or problem.cache_key is not None or not isinstance(heads.cut, Offsets) or heads.on_device:
+    if heads is None or problem.keeps_heads or not isinstance(heads.cut, Offsets) or heads.on_device:
         return problem
     if -(-heads.row_length // 8) > context.binding_limit:
         return problem

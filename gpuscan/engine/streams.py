@@ -317,7 +317,7 @@ def scan_stream(
         return Layout(spec, (), context.capabilities, find_settled_length(spec, executor))
 
     queue = ChunkQueue(chain([opening], map(pack, others)), context if on_device else None)
-    layout_key = opening.layout_key and (opening.layout_key, "stream")
+    layout_key = opening.cache_key and (opening.cache_key, "stream")
     layout = executor.planner.layout(layout_key, strategy, make_layout)
     if not queue.await_elements(layout.settled_length):
         if queue.arrived:

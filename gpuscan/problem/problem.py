@@ -92,9 +92,9 @@ class Problem(RowsAlongAxis):
         everywhere: True if the results must have the same bits on every device and on NumPy.
         lists_key_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
         steps: the loop's own steps, if the operator composes their maps; None otherwise.
-        cache_key: an object that all problems made from one cached problem share; None if the problem is not cached, as
-            one that `replace` returns.
-        layout_key: a value that problems with the same plans share; None if that is not known.
+        cache_key: a value that problems with the same plans share; None if that is not known, as of a problem that
+            `replace` returns.
+        keeps_heads: True if all problems with the key have the same heads.
     """
 
     operator: Operator
@@ -123,7 +123,7 @@ class Problem(RowsAlongAxis):
     steps: LoopSteps | None = None
     # `replace` does not pass these on.
     cache_key: Hashable = field(default=None, init=False, repr=False, compare=False)
-    layout_key: Hashable = field(default=None, init=False, repr=False, compare=False)
+    keeps_heads: bool = field(default=False, init=False, repr=False, compare=False)
 
     def with_same_keys(self, **values: object) -> Problem:
         """Return a copy with other values of some attributes, which keeps its keys and what is computed of the shape.
@@ -139,13 +139,12 @@ class Problem(RowsAlongAxis):
         for name in ("row_length", "rows", "size", "inner", "empty"):
             # This computes the cached property once, for all problems with the same key.
             getattr(self, name)
-        key = object()
-        return self.with_same_keys(leaves=(), cache_key=key, layout_key=key)
+        return self.with_same_keys(leaves=(), cache_key=object(), keeps_heads=self.heads is not None)
 
     def as_rewrite_of(self, problem: Problem, rewrite: str) -> Problem:
-        """Return this problem with the cache keys of the problem from which a rewrite of this name made it."""
-        keys = {"cache_key": problem.cache_key, "layout_key": problem.layout_key}
-        return self.with_same_keys(**{name: key and (rewrite, key) for name, key in keys.items()})
+        """Return this problem with the cache key of the problem from which a rewrite of this name made it."""
+        key = problem.cache_key and (rewrite, problem.cache_key)
+        return self.with_same_keys(cache_key=key, keeps_heads=problem.keeps_heads)
 
     def with_leaves(self, leaves: tuple[object, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
@@ -185,8 +184,7 @@ class Problem(RowsAlongAxis):
         heads = heads_of(segments, keys, self.shape, self.axis, self.reverse, checks_later=checks_later)
         assert heads is not None
         how = (heads.cut.array.dtype, heads.cut.array.shape) if isinstance(heads.cut, Keys) else ("segments",)
-        # The bits of the heads are this call's own, so the problem is not cached.
-        return self.with_same_keys(heads=heads, cache_key=None, layout_key=self.cache_key and (self.cache_key, *how))
+        return self.with_same_keys(heads=heads, cache_key=self.cache_key and (self.cache_key, *how))
 
     def as_reproducible(self, step: str | None = None) -> Problem:
         """Return the same problem with the same bits on every device.
@@ -206,7 +204,7 @@ class Problem(RowsAlongAxis):
     def as_reduction(
         self, *, heads: Heads | None = None, fill: tuple[AnyArray, ...] | None = None, lists_key_runs: bool = False
     ) -> Problem:
-        """Return the reduction of the rows, or of their segments, with the same arrays and cache keys.
+        """Return the reduction of the rows, or of their segments, with the same arrays and cache key.
 
         Args:
             heads: the heads (default: the problem's heads).
@@ -217,8 +215,8 @@ class Problem(RowsAlongAxis):
         )
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: all but the cache keys, which other processes do not have."""
-        return vars(self) | {"cache_key": None, "layout_key": None}
+        """Return what is pickled: all but the cache key, which other processes do not have."""
+        return vars(self) | {"cache_key": None, "keeps_heads": False}
 
     @property
     def seed_element(self) -> Element:
