@@ -47,7 +47,7 @@ class StateRun:
 
     def outputs(self, h: DeviceArray) -> DeviceArray:
         """Return what y is the sum of."""
-        products: DeviceArray = self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
+        products: DeviceArray = self._map(twice_real_product if self._is_complex else product, h, self.arrays[4])
         return products
 
     def sum_repeated_axes(self, values: Sequence[DeviceArray], shapes: Sequence[tuple[int, ...]]) -> list[DeviceArray]:
@@ -98,11 +98,13 @@ def _steps(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     return np.exp(dt * decay), dt * u * inward
 
 
-def _product(one: Value, other: Value) -> Value:
+def product(one: Value, other: Value) -> Value:
+    """Return what an output is the sum of, over states."""
     return one * other
 
 
-def _twice_real_product(one: Value, other: Value) -> object:
+def twice_real_product(one: Value, other: Value) -> object:
+    """Return the same of a complex state, which stands for itself and its conjugate."""
     return 2 * np.real(one * other)
 
 

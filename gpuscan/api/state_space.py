@@ -16,6 +16,7 @@ from gpuscan.api.launches import launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
+from gpuscan.api.selective_states import product, twice_real_product
 from gpuscan.array_types import AnyDType
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, as_flag, as_numpy_arrays
@@ -227,7 +228,7 @@ def selective_state_update(
     before = in_dtype(state, wide)
     after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
     state[...] = in_dtype(after, state.dtype)
-    y = _sum(_apply(_product if wide == real else _real_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
+    y = _sum(_apply(product if wide == real else twice_real_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
     y = _apply(_plus_product, y, inputs, d) if d is not None else y
     return in_dtype(_apply(_multiply_by_gate, y, gate) if gate is not None else y, dtype)
 
@@ -402,15 +403,6 @@ def _repeat_groups(weights: SomeArray, times: int) -> SomeArray:
     shape = *weights.shape[:2], times, *weights.shape[2:]
     repeated: SomeArray = np.broadcast_to(weights[:, :, np.newaxis], shape)
     return repeated.reshape(shape[0], shape[1] * times, *shape[3:])
-
-
-def _product(x: Value, y: Value) -> Value:
-    return x * y
-
-
-def _real_product(x: Value, y: Value) -> object:
-    """Return twice the real part: a complex state stands for itself and its conjugate."""
-    return 2 * (x * y).real
 
 
 def _plus_product(y: Value, u: Value, d: Value) -> Value:
