@@ -24,7 +24,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, axes_of, find_target, not_on_device, operand_type
+from gpuscan.api.ufuncs import apply_ufunc, find_target, not_on_device, operand_type
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -32,7 +32,7 @@ from gpuscan.operators.operator import operator
 from gpuscan.operators.parameter_array import ParameterArray, as_parameter_array, broadcast_array
 from gpuscan.operators.parameters import as_parameter, reveal
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import check_choice, resolve_axis, tuple_of_integers
+from gpuscan.problem.arguments import check_choice, resolve_axes, resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.sizes import Size
 
@@ -147,7 +147,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Array | None = 
         raise not_on_device(f"np.mean of {result_dtype}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if result_dtype.itemsize == 2 else result_dtype
-    count = as_parameter(prod(array.shape[number] for number in axes_of(axis, array.shape)))
+    count = as_parameter(prod(array.shape[number] for number in resolve_axes(axis, array.shape)))
     mean: Array = reduce(
         array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
     )
@@ -172,7 +172,7 @@ def _spread_of(name: str) -> Form:
         own_dtype = array.dtype if dtype is None else np.dtype(dtype)
         if own_dtype.kind in "biu":
             raise not_on_device(f"{name} of {own_dtype}", f"{name} of integers is float64; pass dtype=np.float32")
-        own = axes_of(axis, array.shape)
+        own = resolve_axes(axis, array.shape)
         given = ddof if correction is np._NoValue else correction
         freedom = as_parameter(max(prod(array.shape[number] for number in own) - given, 0))
         wide = np.dtype(np.float32) if own_dtype.itemsize == 2 else own_dtype
@@ -455,7 +455,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 @_form_of(np.squeeze)
 def _squeeze(a: object, axis: Axes = None) -> Array:
     array = _array("np.squeeze", a)
-    chosen = set(axes_of(axis if array.ndim or axis not in (0, -1) else None, array.shape))
+    chosen = set(resolve_axes(axis if array.ndim or axis not in (0, -1) else None, array.shape))
     if axis is not None and any(array.shape[number] != 1 for number in chosen):
         raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
     return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
@@ -568,13 +568,13 @@ def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: 
 
 @_form_of(np.size)
 def _size(a: Array, axis: Axes = None) -> int:
-    return prod(a.shape[number] for number in axes_of(axis, a.shape))
+    return prod(a.shape[number] for number in resolve_axes(axis, a.shape))
 
 
 @_form_of(np.flip)
 def _flip(m: object, axis: Axes = None) -> Array:
     array = _array("np.flip", m)
-    turned = set(axes_of(axis, array.shape))
+    turned = set(resolve_axes(axis, array.shape))
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 
@@ -587,9 +587,7 @@ def _expand_dims(a: object, axis: object) -> Array:
     array = _array("np.expand_dims", a)
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shape = (1,) * (array.ndim + len(axes))
-    new = {resolve_axis(number, shape) for number in axes}
-    if len(new) < len(axes):
-        raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
+    new = resolve_axes(axes, shape)
     return array[tuple(None if i in new else slice(None) for i in range(len(shape)))]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.api.array import SomeArray, as_some_array
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import resolve_axes, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import over_arrays, own_axes
 
@@ -75,13 +75,7 @@ def find_axes(x: object, operator: Operator, axis: object, before: Mapped | None
     """
     structure, leaves = structure_and_leaves(x)
     shape, _ = split_axes(structure, leaves, own_axes(x), operator, before, scans=False)
-    if axis is None:
-        return ReducedAxes(shape, tuple(range(len(shape))))
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    resolved = sorted(resolve_axis(number, shape) for number in axes)
-    if len(set(resolved)) < len(resolved):
-        raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
-    return ReducedAxes(shape, tuple(resolved))
+    return ReducedAxes(shape, tuple(sorted(resolve_axes(axis, shape))))
 
 
 def combine_bundle_axes(x: object, axes: ReducedAxes) -> object:

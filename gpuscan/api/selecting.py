@@ -34,9 +34,8 @@ from gpuscan.problem.arguments import (
     check_choice,
     from_bits,
     native,
-    resolve_axis,
+    resolve_axes,
     structure_and_leaves,
-    tuple_of_integers,
 )
 from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
@@ -331,7 +330,7 @@ def quantile(
         points = wanted if wanted.ndim else q
         result = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
         return _with_nan_of_rows(array, result, axis, keepdims)
-    axes = _axes_along(array, axis)
+    axes = resolve_axes(axis, array.shape)
     length = prod([array.shape[i] for i in axes])
     if not length:
         raise IndexError(
@@ -393,7 +392,7 @@ def median(
             "their real parts or their absolute values"
         )
     call_device = find_first_device((array,), device)
-    rows, kept_shape = _rows_along(array, _axes_along(array, axis))
+    rows, kept_shape = _rows_along(array, resolve_axes(axis, array.shape))
     length = rows.shape[-1]
     if call_device is None or (not length and not isinstance(array, Array)):
         result = np.median(array, axis=axis, keepdims=keepdims)
@@ -417,17 +416,6 @@ def _with_nan_of_rows(array: Any, result: Any, axis: object, keepdims: bool) -> 
         return result
     holds_nan = np.isnan(array).any(axis=axis, keepdims=keepdims)
     return np.where(holds_nan, result.dtype.type(np.nan), result)[()]
-
-
-def _axes_along(array: SomeArray, axis: object) -> tuple[int, ...]:
-    """Return the numbers of the axes that an argument names; of all axes for None."""
-    if axis is None:
-        return tuple(range(array.ndim))
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    chosen = tuple([resolve_axis(number, array.shape) for number in tuple_of_integers("axis", axes)])
-    if len(set(chosen)) < len(chosen):
-        raise ValueError(f"axis={axis} was passed, which names an axis twice; pass each axis once")
-    return chosen
 
 
 def _rows_along(array: SomeArray, chosen: tuple[int, ...]) -> tuple[SomeArray, tuple[int, ...]]:

@@ -28,7 +28,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameter_array import as_half, check_exponent, is_float_parameter
 from gpuscan.operators.parameters import INTEGERS, Parameter, reveal, spelling
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import as_array, native, resolve_axis
+from gpuscan.problem.arguments import as_array, native, resolve_axes, resolve_axis
 
 # For these ufuncs, integers are combined in 64 bits, as in NumPy.
 _PROMOTED = (np.add, np.multiply)
@@ -359,13 +359,6 @@ def _combination_dtype(dtype: AnyDType, out_dtype: AnyDType) -> AnyDType:
     return common if common.kind != "f" else np.dtype(np.int64) if dtype.kind == "i" else dtype
 
 
-def axes_of(axis: object, shape: tuple[int, ...]) -> Sequence[int]:
-    """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
-    if axis is None:
-        return range(len(shape))
-    return [resolve_axis(number, shape) for number in (axis if isinstance(axis, tuple) else (axis,))]
-
-
 def _axis(options: dict[str, object], inputs: tuple[object, ...], position: int) -> Any:
     """Return the axis, which may be passed by position as well. It is no parameter of a program."""
     axis = inputs[position] if len(inputs) > position else options.pop("axis", 0)
@@ -388,7 +381,7 @@ def _reduce_ufunc(
     array, scan_options, target = _common_options(ufunc, name, inputs[0], targets, options)
     if not array.shape and isinstance(axis, int) and axis in (0, -1):
         axis = None  # as NumPy's ufuncs, which take a single number for an axis of one
-    if initial is None and ufunc.identity is None and 0 in [array.shape[i] for i in axes_of(axis, array.shape)]:
+    if initial is None and ufunc.identity is None and 0 in [array.shape[i] for i in resolve_axes(axis, array.shape)]:
         raise ValueError(
             f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "
             "Pass initial=, or an array with elements"

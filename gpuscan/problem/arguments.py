@@ -337,6 +337,22 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
     return index % len(shape)
 
 
+def resolve_axes(axis: object, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes that an argument names, each counted from 0: one, several in a tuple, or all for None.
+
+    Raises:
+        ValueError: an axis is out of range, or named twice.
+        TypeError: an axis is not an integer.
+    """
+    if axis is None:
+        return tuple(range(len(shape)))
+    given: tuple[Any, ...] = axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple([resolve_axis(number, shape) for number in given])
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
+    return axes
+
+
 # ----- Dtypes
 
 
