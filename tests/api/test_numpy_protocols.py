@@ -503,6 +503,8 @@ def test_dtype_chooses_the_loop_of_numpy(device: gs.Device, call: Rule) -> None:
         (ValueError, lambda x, of: np.hstack([x, x[0]])),
         (ValueError, lambda x, of: np.stack([x, x[0]], axis=-1)),
         (ValueError, lambda x, of: np.expand_dims(x, (-1, -1))),
+        (ValueError, lambda x, of: np.flip(x, (0, -2))),
+        (ValueError, lambda x, of: np.squeeze(x[:1], (0, 0))),
         (ValueError, lambda x, of: np.broadcast_to(x[0, :1], (-1,))),
         (ValueError, lambda x, of: np.max(x[:0, :0], axis=0)),
     ],
