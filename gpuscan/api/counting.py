@@ -19,17 +19,16 @@ from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import upload_array
 from gpuscan.elements import numpy_dtype, scalar_of
 from gpuscan.engine.counting import Edges, count_bins, count_labels, search
+from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.element_copy import contiguous, duplicate, slice_axis
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.parameter_array import (
     ParameterArray,
     as_parameter_array,
-    compute_array,
     compute_arrays,
-    is_number_parameter,
     words_of_array,
 )
-from gpuscan.operators.parameters import reveal
+from gpuscan.operators.parameters import NUMBERS, reveal
 from gpuscan.problem.arguments import (
     as_array,
     as_integer,
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
 
 # The dtypes of labels that are 0 to 255.
 _BYTES = (np.dtype(np.uint8), np.dtype(np.bool_))
+# The types of the ends of a range. Others are checked.
+_NUMBERS = NUMBERS - {complex, np.complex64}
 # The number of bins for a first count of labels on a device, before the largest label is known.
 _EXPECTED_BINS = 4096
 # Labels of this value or more are not counted.
@@ -271,24 +272,34 @@ def histogram(
         >>> counts
         array([1, 2, 0, 1])
     """
-    if range is None and isinstance(x, Array) and type(bins) is int and x.dtype.kind in "iuf" and x.size:
-        # The call waits for the range. The rest of it is a program for all ranges.
-        bounds = _bounds_of(x)
-        if np.isfinite(bounds).all():
-            range = (bounds[0], bounds[1])  # noqa: A001
-    return _histogram(x, bins, range, weights, device=device)
+    uniform = type(bins) is int or np.ndim(bins) == 0
+    if isinstance(x, Array) and type(bins) is int and (dtype := x.dtype).kind in "iuf":
+        if range is None and x.size:
+            # The call waits for the range. The rest of it is a program for all ranges.
+            bounds = _bounds_of(x)
+            range = (bounds[0], bounds[1]) if np.isfinite(bounds).all() else None  # noqa: A001
+        if isinstance(range, (tuple, list)) and len(range) == 2 and _NUMBERS.issuperset(map(type, range)):
+            # Edges are parameters of a program for any number of them.
+            edges = divide_range(*range, bins, dtype, repr(range))
+            bins, range = (edges, None) if edges.nbytes <= MAX_PARAMETER_BYTES else (bins, range)  # noqa: A001
+    return _histogram(x, bins, range, weights, uniform, device=device)
 
 
-@launchable_with("bins", "range", data=["weights"], integers=["range"])
+@launchable_with("bins", data=["weights"])
 def _histogram(
     x: object,
-    bins: int | str | ArrayLike = 10,
-    range: tuple[float, float] | None = None,  # noqa: A002
-    weights: object = None,
+    bins: int | str | ArrayLike,
+    range: tuple[float, float] | None,  # noqa: A002
+    weights: object,
+    uniform: bool,
     *,
     device: Devices = None,
 ) -> tuple[SomeArray, SomeArray]:
-    """Return the result of `histogram`."""
+    """Return the result of `histogram`.
+
+    Args:
+        uniform: True for bins of equal width.
+    """
     values = as_some_array(x)
     given = None if weights is None else as_some_array(weights)
     if values.dtype.kind not in "biufc" and values.dtype.name != "bfloat16":
@@ -297,12 +308,7 @@ def _histogram(
         )
     unknown = as_parameter_array(bins)
     edges_given: Any = bins if unknown is None else unknown
-    limits: object = _limits_of(range)
-    if (
-        limits is None
-        and range is not None
-        and (as_array(range).shape != (2,) or as_array(range).dtype.kind not in "biuf")
-    ):
+    if range is not None and (as_array(range).shape != (2,) or as_array(range).dtype.kind not in "biuf"):
         raise ValueError(f"range={abbreviate(range)} was passed; pass the first and the last edge, such as (0, 1)")
     if values.dtype.kind == "c":
         raise UnsupportedDtypeError(
@@ -331,8 +337,8 @@ def _histogram(
     numbers = call_device.asarray(values).reshape(-1)
     numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
-        edges = _edges_of(numbers, edges_given, range if limits is None else limits)
-    bins_of_numbers = _bins_of(call_device, numbers, edges, uniform=np.ndim(edges_given) == 0)
+        edges = _edges_of(numbers, edges_given, range)
+    bins_of_numbers = _bins_of(call_device, numbers, edges, uniform=uniform)
     count = max(edges.size - 1, 0)
     if isinstance(bins, Array):
         edges = bins
@@ -356,14 +362,6 @@ def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
     return neighbours._view_as(array.shape, dtype)
 
 
-def _limits_of(given: Any) -> tuple[object, object] | None:
-    """Return the two ends of a range if parameters of the call are among them, else None."""
-    if isinstance(given, ParameterArray) and given.shape == (2,) and given.dtype.kind == "f":
-        return given[0].number(), given[1].number()
-    is_pair = type(given) in (tuple, list) and len(given) == 2
-    return tuple(given) if is_pair and any(map(is_number_parameter, given)) else None
-
-
 def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
@@ -378,14 +376,8 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterAr
     if np.ndim(bins) == 0 and limits is None and numbers.size:
         sample = _bounds_of(numbers)
     if isinstance(bins, ParameterArray):
-        constants = None if limits is None else tuple(map(reveal, limits))
-        edges: SomeArray | ParameterArray = bins.derive_each(check_edges, sample.dtype, constants)
-        return edges
-    if limits is None:
-        return np.histogram_bin_edges(sample, bins)
-    if np.ndim(bins):
-        return np.histogram_bin_edges(sample, bins, tuple(map(reveal, limits)))
-    return compute_array(divide_range, *limits, bins, sample.dtype)
+        return bins.derive_each(check_edges, sample.dtype, limits)
+    return np.histogram_bin_edges(sample, bins, limits)
 
 
 def _bounds_of(numbers: Array) -> AnyArray:

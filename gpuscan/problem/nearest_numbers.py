@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,16 @@ def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tupl
 # ----- Edges of bins
 
 
-def divide_range(first: float, last: float, bins: int, dtype: AnyDType) -> AnyArray:
-    """Return the edges of bins of equal width for numbers of a dtype."""
-    return np.histogram_bin_edges(np.zeros(0, dtype), bins, (first, last))
+@lru_cache(maxsize=64, typed=True)
+def divide_range(first: float, last: float, bins: int, dtype: AnyDType, text: str) -> AnyArray:
+    """Return the edges of bins of equal width for numbers of a dtype.
+
+    The `text` of the range tells 0.0 from -0.0, which are equal.
+    """
+    del text
+    edges = np.histogram_bin_edges(np.zeros(0, dtype), bins, (first, last))
+    edges.flags.writeable = False
+    return edges
 
 
 def check_edges(edges: AnyArray, dtype: AnyDType, limits: tuple[float, float] | None) -> AnyArray:
