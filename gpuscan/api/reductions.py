@@ -18,6 +18,7 @@ from gpuscan.problem.labels import labels_of
 from gpuscan.problem.problem import Problem, ReductionOptions, make_problem
 from gpuscan.problem.segments import Offsets, empty_segment_error
 from gpuscan.reference import scan as reference
+from gpuscan.sizes import has_size
 
 
 def reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Problem:
@@ -28,7 +29,7 @@ def reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Pro
     """
     problem = find_or_make_problem(x, op, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
-        seeds = identities(problem)
+        seeds = identities(problem, problem.rows)
         if seeds is None:
             raise ValueError(
                 f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
@@ -84,20 +85,23 @@ def of_segments(problem: Problem) -> Problem:
 
 
 def _fill_of(problem: Problem) -> tuple[AnyArray, ...] | None:
-    """Return the result of a group or segment without elements; None if it has none."""
+    """Return the result of a group or segment without elements; None if it has none.
+
+    If the number of rows is a size, the operator's identity is returned for one row. It is the same for all.
+    """
     given = problem.seeds or ()
     if problem.after is None and any(isinstance(value, ParameterArray) for value in given):
         # The problem stays in memory for later calls, so it refers to no array.
         alone = replace(problem, leaves=(), seeds=None, heads=None)
         return tuple(combine_arrays(lambda *seeds: reference.store_seeds(alone, seeds), given))
-    seeds = problem.numpy_seeds or identities(problem)
+    seeds = problem.numpy_seeds or identities(problem, 1 if has_size((problem.rows,)) else problem.rows)
     return None if seeds is None else tuple(reference.store_seeds(problem, seeds))
 
 
-def identities(problem: Problem) -> tuple[AnyArray, ...] | None:
-    """Return the operator's identity for each row: (rows, *element shape) for each field; None if it has none."""
+def identities(problem: Problem, rows: int) -> tuple[AnyArray, ...] | None:
+    """Return the operator's identity in some rows: (rows, *element shape) for each field; None if it has none."""
     identity = problem.operator.identity_for(problem.element)
     if identity is None:
         return None
-    shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+    shapes = [(rows, *field.shape) for field in problem.element.fields]
     return tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))

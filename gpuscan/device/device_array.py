@@ -23,7 +23,7 @@ from gpuscan.operators.parameter_array import ParameterArray, as_float, fill_arr
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, together, tuple_of_integers
-from gpuscan.sizes import apply, concrete, has_size
+from gpuscan.sizes import Size, apply, concrete, has_size
 
 if TYPE_CHECKING:
     import wgpu
@@ -315,14 +315,14 @@ def _write_short(context: DeviceContext, buffer: wgpu.GPUBuffer, array: AnyArray
 
 
 def upload_changing(
-    context: DeviceContext, content: bytes | Expression, shape: tuple[int, ...], dtype: AnyDType
+    context: DeviceContext, content: bytes | Expression | Size, shape: tuple[int, ...], dtype: AnyDType
 ) -> DeviceArray:
     """Return an array on the device with these bytes. For other floats of the call, an expression gives others.
 
     If the lengths are sizes, calls of other sizes have arrays of other lengths.
     """
-    array = upload_array(context, np.ndarray(concrete(shape), dtype, present(content)))
-    if isinstance(content, Expression) and (recording := context.recording) is not None:
+    array = upload_array(context, np.ndarray(concrete(shape), dtype, concrete(present(content))))
+    if type(content) in (Expression, Size) and (recording := context.recording) is not None:
         owner: Any = array._owner
         if has_size(shape):
             nbytes = prod(shape) * dtype.itemsize
@@ -330,6 +330,23 @@ def upload_changing(
             array = DeviceArray(context, array.buffer, shape, dtype, 0, owner)
         recording.constant(array.buffer, owner, content)
     return array
+
+
+def upload_rows(context: DeviceContext, rows: AnyArray | ParameterArray, count: int) -> DeviceArray:
+    """Return a copy on the device of the numbers of each row. There may be one row that all rows are equal to.
+
+    If `count` is a size, calls of other sizes have other numbers of rows that are equal.
+    """
+    if isinstance(rows, ParameterArray) or not rows.nbytes or len(rows) > 1 or count == 1:
+        return upload_array(context, rows)
+    content: Any = apply(_repeat, rows.tobytes(), count)
+    return upload_changing(context, content, (count, *rows.shape[1:]), rows.dtype)
+
+
+def _repeat(row: bytes, count: int) -> bytes:
+    """Return the bytes of equal rows, filled up with zeros to whole words."""
+    content = row * count
+    return content + bytes(-len(content) % 4)
 
 
 def upload_number(context: DeviceContext, number: Parameter, dtype: AnyDType) -> DeviceArray:

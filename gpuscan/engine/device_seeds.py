@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing
+from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing, upload_rows
 from gpuscan.device.strides import c_strides
 from gpuscan.elements import Element, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
@@ -78,13 +78,18 @@ def bind_seeds(
     """Return what `seed_words` returns, on the device if an initial value is there. The caller must hold its lock.
 
     Args:
-        problem: the problem. Its seeds have the shape (rows, *element shape).
+        problem: the problem. Its seeds have the shape (rows, *element shape), or of one row if all rows have the same.
         whole: True if the device binds the values of all rows at once.
 
     Raises:
         GpuscanError: they exceed a binding.
     """
-    if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
+    given: Sequence[Any] = problem.seeds or ()
+    if not any(isinstance(seed, DeviceArray) for seed in given):
+        if given and isinstance(given[0], np.ndarray) and len(given[0]) != problem.rows:
+            row = words_of(problem.seed_element, given)
+            check_seeds(problem.rows, row.nbytes * problem.rows, context)
+            return upload_rows(context, row, problem.rows)
         filled = _bind_parameters(problem, spec, context)
         return seed_words(problem, spec, context if whole else None) if filled is None else filled
     fields, rows = problem.seed_element.fields, problem.rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_rows
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_array
@@ -18,7 +18,7 @@ from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.plan_steps import are_owned, new_validation_flag, uniform_of
 from gpuscan.engine.preparation import prepare_problem
-from gpuscan.operators.parameter_array import combine_arrays
+from gpuscan.operators.parameter_array import HostArray, combine_arrays
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.key_heuristics import group_heuristics_for
@@ -171,7 +171,8 @@ def plan_table(
     identity = problem.operator.identity_for(problem.element) if spec.combine.neutral is not None else None
     if options.get("reduces") and problem.fill is not None and identity is not None and not problem.initial:
         # Empty groups give what the others begin with, so no marks are needed.
-        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+        # They begin with the same in all rows.
+        shapes = [(1, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         problem = replace(problem, seeds=seeds, initial=True)
         spec = scan_spec(problem, context.capabilities, captures=True, rows_in_place=True)
@@ -358,11 +359,10 @@ def _bindings(
     bound["labels"] = groups.labels._binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
         # With initial values the carries of groups without elements are their results.
-        none = np.zeros((problem.rows, spec.destination.words), np.uint32)
-        fills = none
+        fills: HostArray = np.zeros((1, spec.destination.words), np.uint32)
         if problem.fill is not None and not spec.initial:
             (fills,) = combine_arrays(lambda *fill: [words_of(spec.destination, fill)], problem.fill)
-        kept.append(upload_array(context, fills))
+        kept.append(upload_rows(context, fills, problem.rows))
         bound["fills"] = kept[-1]._binding()
     if any(kernel.checked for kernel in groups.table.kernels):
         bound["validation_flag"] = new_validation_flag(context, 4, labels_error, (groups.table.groups,))._binding()

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_rows
 from gpuscan.device.steps import Clear, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of, words_of
@@ -37,6 +36,7 @@ from gpuscan.operators.parameter_array import HostArray, combine_arrays
 from gpuscan.planning.segment_plan import plan_segments
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.segments import Offsets, offsets_error
+from gpuscan.sizes import gcd
 
 if TYPE_CHECKING:
     from gpuscan.array_types import AnyArray
@@ -178,6 +178,7 @@ class SegmentSink(DeviceSink):
     def _spread(self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int) -> None:
         segments, fill = self._segments, self._fill
         if fill is not None and part.is_slab:
+            fill = np.broadcast_to(fill, (segments.outer * segments.inner, *self._field.shape))
             fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
         shape = outer, segments.count, columns * self._field.storage_bytes
         spread_segments(temporary, segments.ranks, fill, result, shape, in_columns=segments.inner > 1)
@@ -210,7 +211,11 @@ def spread_segments(
     unit = gcd(4, nbytes)
     units = outer * segments * nbytes // unit
     words = -(-units * unit // 4)
-    filling = upload_array(context, np.zeros(1, np.uint32) if fill is None else fill)
+    filling = (
+        upload_array(context, np.zeros(1, np.uint32))
+        if fill is None
+        else upload_rows(context, fill, outer * nbytes // (fill.nbytes // len(fill)))
+    )
     numbers = [words, units, segments, outer, nbytes // unit, segments if ranked is None else ranked]
     arrays = (source, ranks, filling, result)
     bound, deferrable = [array._binding() for array in arrays], are_owned(*arrays)
@@ -302,7 +307,7 @@ def _submit(
     bound, kept = bind_arrays(context, problem, spec, leaves, results)
     bound |= {"memory": memory._binding(), "heads": marks._binding(), "offsets": cut.array._binding()}
     if problem.fill is not None:
-        kept.append(upload_array(context, _fill_words(spec, problem.fill)))
+        kept.append(upload_rows(context, _fill_words(spec, problem.fill), problem.rows))
         bound["fills"] = kept[-1]._binding()
     if cut.unchecked:
         arguments = heads.row_length, heads.segments, cut.needs_full

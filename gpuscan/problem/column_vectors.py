@@ -6,8 +6,9 @@ numbers are 131,000 tiles in a chain. As elements of a vector of two, they are s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def as_vectors(problem: Problem) -> Problem:
         destination=destination,
         shape=shape,
         seeds=None if problem.seeds is None else vectors_in(problem.seeds, (-1,), count),
-        fill=None if problem.fill is None else vectors_in(problem.fill, (-1,), count),
+        fill=None if problem.fill is None else vectors_in(map(partial(_repeat, count), problem.fill), (-1,), count),
         before=before,
         after=after,
         heads=None if problem.heads is None else replace(problem.heads, shape=shape),
@@ -77,7 +78,12 @@ def as_vectors(problem: Problem) -> Problem:
     return whole.as_rewrite_of(problem, "vectors")
 
 
-def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tuple[Any, ...]:
+def _repeat(count: int, rows: Any) -> Any:
+    """Return the values of rows. Those of one row, which all rows are equal to, are returned for some rows."""
+    return np.broadcast_to(rows, (count,)) if isinstance(rows, np.ndarray) and len(rows) == 1 else rows
+
+
+def vectors_in(arrays: Iterable[Any], shape: tuple[int, ...], count: int) -> tuple[Any, ...]:
     """Return arrays as arrays of vectors of this many numbers, in the same memory if they are in C order."""
     whole = (*shape, count)
     # `OnDevice` says nothing of views, which the arrays of the engine have.

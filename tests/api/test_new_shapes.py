@@ -28,6 +28,7 @@ def whole(number: int, *shape: int) -> Any:
     return np.random.default_rng(number).integers(-4, 5, shape).astype(np.float32)
 
 
+LABELS = np.arange(16, dtype=np.int32) % 4
 # Calls with rows and with as many values, and with the device "numpy" if the rows are NumPy's.
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "scan": lambda x, v, on: gs.scan(x, axis=1, initial=v, **on),
@@ -51,6 +52,15 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "quantiles": lambda x, v, on: gs.quantile(x, np.sort(np.abs(v)) / 8, **on),
     "histogram of edges": lambda x, v, on: gs.histogram(x, np.unique(v), **on)[0],
     "histogram of more edges": lambda x, v, on: gs.histogram(x, np.linspace(-5, v[-1], 2 * len(v)), **on),
+    "histogram of bins": lambda x, v, on: gs.histogram(x, 3 * len(v), (-5, 5), **on),
+    "groups down columns": lambda x, v, on: gs.reduce(x.T, axis=0, groups=LABELS, num_groups=7, **on),
+    "maxima of groups down columns": lambda x, v, on: gs.reduce(x.T, "maximum", axis=0, groups=LABELS, **on),
+    "many groups down columns": lambda x, v, on: gs.reduce(x.T, axis=0, groups=77 * LABELS, num_groups=999, **on),
+    "segments down columns": lambda x, v, on: gs.reduce(x.T.copy(), axis=0, segments=[0, 4, 4, 16], **on),
+    "pairs of segments down columns": lambda x, v, on: gs.reduce(
+        (x.T.copy(), x.T.copy()), affine, axis=0, segments=[0, 4, 16], **on
+    ),
+    "segments along rows": lambda x, v, on: gs.reduce(x, axis=1, segments=[0, 4, 4, 16], **on),
     "weighted histogram": lambda x, v, on: gs.histogram(x, np.linspace(-3, 9, len(v)), weights=x, **on)[0],
     "filter": lambda x, v, on: filter_rows(x, v),
     "convolution": lambda x, v, on: convolve(x[:3], v),
