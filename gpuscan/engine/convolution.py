@@ -13,6 +13,7 @@ from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.parameter_array import HostArray
+from gpuscan.sizes import spans
 
 # The kernel counts samples in 32 bits.
 _MAX_SAMPLES = 2**32 - 1
@@ -62,18 +63,19 @@ def convolve(
         bindable(contiguous(numbers)) if isinstance(numbers, DeviceArray) else upload_array(context, numbers)
         for numbers in uploads
     )
-    for start in range(0, count, piece):
+    for start, own in spans(count, piece):
         low = max(0, start - reach) * size // _ALIGNMENT * _ALIGNMENT // size
-        stop = min(start + piece, count)
-        numbers = [stop - start, start, low, length, inner, taps.size, first.shape[axis]]
+        stop = start + own
+        numbers = [own, start, low, length, inner, taps.size, first.shape[axis]]
         bound = [
             Binding(source.buffer, source.offset + low * size, round_up((stop - low) * size)),
             coefficients._binding(),
             added._binding(),
-            Binding(result.buffer, result.offset + start * size, round_up((stop - start) * size)),
+            Binding(result.buffer, result.offset + start * size, round_up(own * size)),
         ]
         number_type = "f64" if size == 8 else "f32"
         with context.lock:
-            own, deferrable = stop - start, are_owned(source)
-            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, own, own, deferrable, number=number_type)
+            submit_stage(
+                context, "arrays/convolve.wgsl", numbers, bound, own, own, are_owned(source), number=number_type
+            )
     return result
