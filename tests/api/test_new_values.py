@@ -117,6 +117,10 @@ CALLS: dict[str, Call] = {
     "diff after an integer": (lambda a, k: np.diff(a.i, prepend=k), "integer"),
     "integer as first state": (lambda a, k: gs.linear_recurrence(a.signs, a.x, initial=k, **a.on), "integer"),
     "loop of an integer": (lambda a, k: gs.loop(lambda h, x: h + x * k, 0, a.i, **a.on)[:2], "integer"),
+    "loop up to an integer": (
+        lambda a, k: gs.loop(lambda h, x: np.minimum(h + x, k), 0, a.i, **a.on)[:2],
+        "integer",
+    ),
     "loop from an integer": (lambda a, k: gs.loop(lambda h, x: h + x, k, a.i, **a.on)[:2], "integer"),
     "integer as an argument of a map": (lambda a, k: gs.map(lambda v, j: v * j, a.i, k, **a.on), "integer"),
     "integer of a map": (lambda a, k: gs.map(lambda v: np.where(v > k, v, k + 1), a.i, **a.on), "integer"),

@@ -19,7 +19,7 @@ import numpy as np
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
 from gpuscan.operators.loops import polynomials
-from gpuscan.operators.loops.intervals import Interval, intervals_of
+from gpuscan.operators.loops.intervals import Intervals
 
 _LESS = ("less", "less_equal")
 _GREATER = ("greater", "greater_equal")
@@ -52,7 +52,7 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
     """Return nodes of the same values. Only nodes that depend on the states are rewritten."""
     order = reachable(results)
     varying = {node.index for node in states}
-    intervals = intervals_of(order)
+    intervals = Intervals()
     bounded: dict[Node, _Bounded] = {}
     rewritten: dict[Node, Node] = {}
     for node in order:
@@ -121,14 +121,14 @@ def _powers_over(shift: Node, node: Node) -> list[Node] | None:
     return None
 
 
-def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:
+def _is_register(node: Node, intervals: Intervals) -> bool:
     """Return True for ``(s << k) | x`` with x from 0 to 2**k - 1."""
     if node.op not in ("bitwise_or", "bitwise_xor"):
         return False
     for shifted, other in (node.args, node.args[::-1]):
         if shifted.op == "left_shift" and shifted.args[1].is_constant:
             places = int(shifted.args[1].value)
-            low, high = intervals[other.index]
+            low, high = intervals[other]
             if 0 < places < node.scalar.bits and low is not None and high is not None and 0 <= low <= high < 2**places:
                 return True
     return False

@@ -27,7 +27,7 @@ import numpy as np
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
-from gpuscan.operators.loops.intervals import intervals_of
+from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, LoopStage, Numbers, StepPart, compute_nodes
 from gpuscan.operators.traced_array import Number
 
@@ -220,9 +220,9 @@ def _closure(part: StepPart) -> tuple[list[State], bool]:
 def _unknown(part: StepPart) -> LeavesClassError:
     """Return the error for a part that may have many different values."""
     count = 1
-    intervals = intervals_of(reachable(part.results))
+    intervals = Intervals()
     for node in part.results:
-        low, high = intervals[node.index]
+        low, high = intervals[node]
         if low is None or high is None or high - low + 1 >= 2 ** min(node.scalar.bits, 31):
             return LeavesClassError(node, rank=0)
         count *= high - low + 1
@@ -306,7 +306,7 @@ class _Outcomes:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes, self._order = nodes, reachable(nodes)
-        self._intervals = intervals_of(self._order)
+        self._intervals = Intervals()
         self._computed: dict[tuple[int, tuple[Values, ...]], Values] = {}
         self.size, self.looks = len(self._order), 0
 
@@ -366,7 +366,7 @@ class _Outcomes:
                 return results
         if node.scalar == BOOL:
             return _EITHER
-        low, high = self._intervals[node.index]
+        low, high = self._intervals[node]
         return None if low is None or high is None or high - low >= _MAX_VALUES else frozenset(range(low, high + 1))
 
     def _find_undecided(self, values: Mapping[int, Values]) -> Node | None:

@@ -19,48 +19,38 @@ _ARITHMETIC = _PRODUCTS | {"add", "subtract"}
 _BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"})
 
 
-class _Intervals(dict[int, Interval]):
-    """The intervals of nodes, by their indices.
+class Intervals(dict[Node, Interval]):
+    """The least and the greatest integer that each node can be, or None for each that is not known.
 
-    Intervals of constants are made, and so revealed, when they are read.
+    The interval of a node is computed when it is read, and only then constants are revealed for it.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        super().__init__()
-        self._constants = {node.index: node for node in nodes if node.is_constant}
-
-    def __missing__(self, index: int) -> Interval:
-        constant = self._constants[index]
-        interval = self[index] = (int(constant.value),) * 2 if constant.scalar.is_integer else (None, None)
-        return interval
-
-
-def intervals_of(nodes: Sequence[Node]) -> dict[int, Interval]:
-    """Return the least and the greatest integer that each node can be, or None for each that is not known.
-
-    Args:
-        nodes: the nodes, each after its arguments.
-    """
-    intervals = _Intervals(nodes)
-    for node in nodes:
-        if not node.is_constant:
-            intervals[node.index] = _interval(node, intervals)
-    return intervals
+    def __missing__(self, node: Node) -> Interval:
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            unknown = [arg for arg in last.args if arg not in self and not arg.is_constant]
+            waiting += unknown
+            if not unknown:
+                self[waiting.pop()] = _interval(last, self)
+        return self[node]
 
 
-def _interval(node: Node, intervals: dict[int, Interval]) -> Interval:
+def _interval(node: Node, intervals: Intervals) -> Interval:
+    if node.is_constant:
+        return (int(node.value),) * 2 if node.scalar.is_integer else (None, None)
     if not node.scalar.is_integer:
         return None, None
     limits = np.iinfo(node.scalar.dtype)
     op = node.op
     if op in _ARITHMETIC:
         # An operand that can be any number lets the result be any number. The constants are not revealed then.
-        varying = [intervals[arg.index] for arg in node.args if not arg.is_constant]
+        varying = [intervals[arg] for arg in node.args if not arg.is_constant]
         if not varying or (limits.min, limits.max) in varying:
             return limits.min, limits.max
     elif op not in _BOUNDED:
         return limits.min, limits.max
-    args = [intervals[arg.index] for arg in node.args]
+    args = [intervals[arg] for arg in node.args]
     if op == "remainder":
         low, high = args[1]
         return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)

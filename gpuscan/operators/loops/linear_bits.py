@@ -26,7 +26,7 @@ import numpy as np
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.bit_matrices import Basis, decompose
-from gpuscan.operators.loops.intervals import Interval, intervals_of
+from gpuscan.operators.loops.intervals import Interval, Intervals
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
@@ -173,7 +173,7 @@ class _Forms(NodeForms[_Form]):
     def __init__(self, part: StepPart, used: int, decided: Mapping[int, bool]) -> None:
         super().__init__(part)
         self.used, self.decided = used, decided
-        self._intervals: dict[int, Interval] = intervals_of(reachable(part.results))
+        self._intervals = Intervals()
         self._bits: dict[int, int] = {}
 
     def _derive(self, node: Node) -> _Form:
@@ -256,9 +256,7 @@ class _Forms(NodeForms[_Form]):
         return bound
 
     def _interval(self, node: Node) -> Interval:
-        if node.index not in self._intervals:
-            self._intervals[node.index] = intervals_of(reachable([node]))[node.index]
-        return self._intervals[node.index]
+        return self._intervals[node]
 
     # ----- Operations
 

@@ -20,7 +20,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.affine import PlusTimes
-from gpuscan.operators.loops.intervals import intervals_of
+from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
 from gpuscan.operators.parameter_array import arrays_hold
@@ -164,7 +164,7 @@ def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
         LeavesClassError: a number may do so.
     """
     order = reachable(part.results)
-    intervals = intervals_of(order)
+    intervals = Intervals()
     reach: dict[int, tuple[int, int]] = {}
     # The numbers that the results are made of. A number that is only compared is none of them, and stays unknown.
     counted: set[int] = set()
@@ -182,7 +182,7 @@ def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
             reach[node.index] = 0, modulus - 1
             continue
         if not part.varies(node):
-            low, high = intervals[node.index]
+            low, high = intervals[node]
             is_bounded = low is not None and high is not None and high - low < limits.max - limits.min
             # A difference of unsigned numbers may always be negative.
             smallest = (0, int(node.scalar.kind == "unsigned")) if trusts else (int(limits.min), int(limits.max))
@@ -229,11 +229,11 @@ def _check_constants(part: StepPart, modulus: int) -> None:
     Raises:
         LeavesClassError: one of them may be larger, or negative.
     """
-    intervals = intervals_of(reachable(part.results))
+    intervals = Intervals()
     for node in _alternatives(part, *part.results):
         if part.varies(node):
             continue
-        low, high = intervals[node.index]
+        low, high = intervals[node]
         if low is None or high is None or not 0 <= low <= high < modulus:
             raise LeavesClassError(_remainder_of(part), f"is chosen or a number that may be {modulus} or more", rank=1)
 

@@ -16,7 +16,7 @@ from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
 from gpuscan.operators.loops import canonical, polynomials
-from gpuscan.operators.loops.intervals import intervals_of
+from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import HostArray
@@ -312,9 +312,9 @@ def may_exceed_int64(part: StepPart) -> bool:
     if not part.initial or any(values is None or np.any(values > _INT64_MAX) for values in part.initial):
         return True
     order = reachable(part.results)
-    intervals = intervals_of(order)
+    intervals = Intervals()
     taken = {arg for node in order if part.varies(node) for arg in node.args} | set(part.results)
-    highs = [intervals[node.index][1] for node in taken if node.scalar.is_integer and not part.varies(node)]
+    highs = [intervals[node][1] for node in taken if node.scalar.is_integer and not part.varies(node)]
     return any(high is None or high > _INT64_MAX for high in highs)
 
 

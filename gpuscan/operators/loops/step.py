@@ -26,7 +26,7 @@ from gpuscan.elements import Element, Field, Scalar, Structure, element_of, fiel
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
-from gpuscan.operators.loops.intervals import intervals_of
+from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.parameters import Switch, reveal
 from gpuscan.operators.source_location import operator_error, quote_definition, running_line
@@ -446,10 +446,10 @@ def _spread_conversions(graph: Graph, node: Node) -> Node:
 def _as_floats(graph: Graph, cast: Node) -> Node:
     """Return a conversion of integers to floats as an expression of floats; the same if a number may be inexact."""
     inner = reachable(cast.args)
-    intervals, largest = intervals_of(inner), _LARGEST_EXACT[cast.scalar.bits]
+    intervals, largest = Intervals(), _LARGEST_EXACT[cast.scalar.bits]
     floats: dict[Node, Node] = {}
     for node in inner:
-        low, high = intervals[node.index] if node.scalar.is_integer else (0, 0)
+        low, high = intervals[node] if node.scalar.is_integer else (0, 0)
         if low is None or high is None or max(-low, high) > largest:
             return cast
         if node.scalar == BOOL:
@@ -532,7 +532,7 @@ def _look_up(table: AnyArray, parts: tuple[Any, ...]) -> Any:
 def _least(index: Traced) -> int | None:
     """Return a lower bound of an index; None if none is known."""
     (node,) = index.nodes.ravel()
-    return 0 if index.scalar.kind == "unsigned" else intervals_of(reachable([node]))[node.index][0]
+    return 0 if index.scalar.kind == "unsigned" else Intervals()[node][0]
 
 
 def _constant(index: Traced, entry: object) -> Traced:

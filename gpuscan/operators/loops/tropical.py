@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Scalar
 from gpuscan.operators.expression_graph import BOOL, Node, is_nan
 from gpuscan.operators.loops.canonical import pass_over_nan
@@ -476,13 +476,19 @@ def derive(part: StepPart) -> LoopStage:
     return LoopStage(class_name, law, part.state_indices, numbers, clamp.constant, maps)
 
 
+@lru_cache(maxsize=16)
+def _fits_in(dtype: AnyDType) -> Callable[[object], bool]:
+    """Return the predicate of integers that a dtype holds."""
+    limits = np.iinfo(dtype)
+    return lambda number: bool(limits.min <= number <= limits.max)  # type: ignore[operator]
+
+
 def _fits(bound: Node | None, scalar: Scalar) -> bool:
     """Return True if a bound, which is an int64, is a number of a narrower type; None is no bound."""
     if bound is None:
         return True
     if bound.is_constant:
-        limits = np.iinfo(scalar.dtype)
-        return bool(limits.min <= bound.value <= limits.max)
+        return bound.reveal(_fits_in(scalar.dtype))
     if bound.op == "cast":
         return np.can_cast(bound.args[0].scalar.dtype, scalar.dtype, "safe")
     chosen = bound.args[-2:] if bound.op in ("maximum", "minimum", "select") else ()

@@ -43,7 +43,7 @@ from gpuscan.elements import compute_dtype
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.affine import Inner
-from gpuscan.operators.loops.intervals import Interval, combine, intervals_of, union
+from gpuscan.operators.loops.intervals import Interval, Intervals, combine, union
 from gpuscan.operators.loops.stage import SIGNS, Shape, StepPart
 from gpuscan.operators.loops.step import nodes_on
 
@@ -216,7 +216,7 @@ class _Functions:
         self._order = reachable(results)
         varying = nodes_on(results, {part.states[0].index})
         self._varying = [node for node in self._order if node.index in varying]
-        self._free = intervals_of(self._order)
+        self._free = Intervals()
         # For each node that depends on the state, its t.
         self._totals: dict[Node, Node] = {}
         for node in self._varying:
@@ -257,8 +257,7 @@ class _Functions:
         while True:
             ranges = self._ranges(bounds)
             images = [
-                ranges[node] if node in ranges else _without_limits(self._free[node.index], node)
-                for node in self.results
+                ranges[node] if node in ranges else _without_limits(self._free[node], node) for node in self.results
             ]
             wider = union([bounds, *images])
             if wider == bounds:
@@ -283,7 +282,7 @@ class _Functions:
                     curve = self._curve(node, total, ranges[total])
                     ranges[node] = (None, None) if curve is None else curve.image
                 continue
-            args = [ranges.get(arg) or _without_limits(self._free[arg.index], arg) for arg in node.args]
+            args = [ranges.get(arg) or _without_limits(self._free[arg], arg) for arg in node.args]
             is_cast = node.op == "cast" and node.args[0].scalar.is_integer
             ranges[node] = _in_type(args[0], node) if is_cast else combine(node.op, args)
         return ranges
