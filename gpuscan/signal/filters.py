@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -199,21 +200,26 @@ def section_table(sos: object) -> Floats:
     return typed
 
 
-class _Transfer(NamedTuple):
+@dataclass(frozen=True)
+class _Transfer:
     """A filter of real coefficients.
 
     Attributes:
         numerator, denominator: its coefficients, divided by the first one of the denominator.
         order: the number of its states.
         sections: the filter as sections; None if the numerator is convolved with the signal.
-        poles: the denominator alone as sections; None if it is 1.
     """
 
     numerator: Floats
     denominator: Floats
     order: int
     sections: Sections | None
-    poles: Sections | None
+
+    @cached_property
+    def poles(self) -> Sections | None:
+        """The denominator alone as sections; None if it is 1."""
+        has_poles = len(trim_zeros(self.denominator)) > 1
+        return Sections(sections_of(np.ones(1), self.denominator)) if has_poles else None
 
 
 def _transfer_of(b: AnyArray, a: AnyArray) -> _Transfer:
@@ -236,11 +242,9 @@ def _find_transfer(
     order = max(len(denominator), len(numerator)) - 1
     numerator, denominator = numerator / denominator[0], denominator / denominator[0]
     poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
-    if len(poles) == 1:
-        return _Transfer(numerator, denominator, order, None, None)
-    few_zeros = len(zeros) - len(poles) <= MAX_FURTHER_ZEROS
+    few_zeros = len(poles) > 1 and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS
     sections = Sections(sections_of(numerator, denominator), order=order) if few_zeros else None
-    return _Transfer(numerator, denominator, order, sections, Sections(sections_of(np.ones(1), denominator)))
+    return _Transfer(numerator, denominator, order, sections)
 
 
 @lru_cache(maxsize=64)
