@@ -253,6 +253,8 @@ class CallKey:
                 self.floats.append(part)
                 self.has_operands = True
                 known.append((Parameter, part_type))
+            elif isinstance(part, DeviceArray):
+                known.append(self._of_array(part))
             else:
                 known.append(self.of(part))
         return known

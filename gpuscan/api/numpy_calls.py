@@ -82,7 +82,8 @@ def takes_numpy_on(
         def call(*arguments: object, **options: object) -> object:
             if not each_like:
                 for value in arguments:
-                    if isinstance(value, DeviceArray):
+                    first = value[0] if type(value) is tuple and value else value
+                    if isinstance(first, DeviceArray):
                         return function(*arguments, **options)
             count = len(arguments)
             # Arguments in ``*arrays`` have numbers instead of names, as in `launchable`.
