@@ -11,7 +11,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from types import EllipsisType, FunctionType, NoneType
+from types import EllipsisType, FunctionType, MethodType, NoneType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.kept_programs import launch_or_record
-from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
+from gpuscan.operators.function_keys import NumpyFunction, function_key, is_plain, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
@@ -54,7 +54,7 @@ _NESTED = (*_BUNDLES, slice)
 # The types of arguments that `upload` may take as arrays of NumPy.
 _IN_NUMPY = frozenset({np.ndarray, list, tuple})
 # The types of functions that may have floats of their own.
-_FUNCTIONS = (FunctionType, functools.partial)
+_FUNCTIONS = (FunctionType, functools.partial, MethodType)
 
 
 class Numbered:
@@ -135,7 +135,7 @@ class CallKey:
         if isinstance(value, DeviceArray):
             return self._of_array(value)
         first = len(self.floats)
-        if isinstance(value, _FUNCTIONS):
+        if _is_function(value):
             part = function_key(value, floats=self.floats)
         else:
             self.operand, self.integers, self.counts = operand, integers, counts
@@ -413,7 +413,7 @@ def launchable(
                 further_sizes = iter(call_key.lengths)
             if parameters is not None:
                 for option, first in call_key.parameter_starts.items():
-                    if isinstance(call_arguments[option], _FUNCTIONS):
+                    if _is_function(call_arguments[option]):
                         call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
                     else:
                         is_operand: Callable[[object], bool] = _is_number if array_operands else _is_float
@@ -530,6 +530,13 @@ def _upload_leaves(value: Any, on_device: DeviceArray, stay_short: bool) -> obje
     if value_type is dict:
         return {name: _upload_leaves(part, on_device, stay_short) for name, part in value.items()}
     return value
+
+
+def _is_function(value: object) -> bool:
+    """Return True for a function that may have floats of its own, and for an object that is called like one."""
+    if isinstance(value, _FUNCTIONS):
+        return True
+    return callable(value) and not isinstance(value, (Operator, Numbered)) and is_plain(value)
 
 
 def _is_number(value: object) -> bool:

@@ -7,7 +7,16 @@ import math
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy as np
@@ -41,6 +50,10 @@ _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 MAX_ARRAY_BYTES = 1024
 # Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
 _MAX_COMPARED_BYTES = 1 << 14
+# Lists and dicts of more values in all are not compared.
+_MAX_VALUES = 1024
+# The types of the names of values in dicts. Equal names of one of these types are the same name.
+_NAMES = frozenset({str, int, bool, type(None)})
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
@@ -68,9 +81,16 @@ _NOT_CALLED = frozenset(
 )
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
+# Methods that dataclasses write, which ask only for the class of the object.
+_COMPARISONS = frozenset({"__eq__", "__ge__", "__gt__", "__hash__", "__le__", "__lt__"})
 # Operations of code that asks for types, or that assigns to variables of its module.
 _READ_OR_STORED = frozenset({dis.opmap[name] for name in ("MATCH_CLASS", "STORE_GLOBAL", "DELETE_GLOBAL")})
 _STORES = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
+# Operations of code, and names of methods, that may change a list, a dict or an object.
+_CHANGES = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE", "STORE_ATTR", "DELETE_ATTR"})
+_CHANGING_NAMES = frozenset(
+    {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "sort", "update"}
+)
 
 
 class _UnknownError(Exception):
@@ -85,34 +105,39 @@ def function_key(function: object, *, numbers: bool = True, floats: list[Any] | 
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
-    NumPy, and objects of classes in Python with such attributes. A function that reads other objects, such as tensors,
-    has no key, since these can change.
+    NumPy, lists and dicts of such values, and objects of classes in Python with such attributes. A function that reads
+    other objects, such as tensors, has no key, since these can change.
 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
         floats: a list that gets the numbers of Python and NumPy, except bools, and the short arrays. The function, and
-            the functions in it, read these from closures, defaults, modules and `functools.partial`, also in tuples.
-            Their order is the order in which `with_parameters` replaces them. The key does not have their values then.
+            the functions in it, read these from closures, defaults, modules and `functools.partial`, also in tuples,
+            lists, dicts and objects, unless it may change these. Their order is the order in which `with_parameters`
+            replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):
         ...     return lambda x: factor * x
         >>> function_key(scaled(2)) == function_key(scaled(2)), function_key(scaled(2)) == function_key(scaled(2.0))
         (True, False)
-        >>> function_key(lambda x, seen=[]: x) is None
+        >>> function_key(lambda x, of=iter([1]): x + next(of)) is None
         True
     """
+    keys = _Keys()
     try:
         if floats is not None:
-            found_floats: list[object] = []
+            keys.floats, keys.replaces = [], True
             try:
-                key = _value_key(function, numbers, [], found_floats)
+                key = keys.of(function, ())
+                if not (keys.holds and keys.changes):
+                    floats += keys.floats
+                    return key
             except _NeedsFloatsError:
-                return _value_key(function, numbers, [])
-            floats += found_floats
-            return key
-        return _value_key(function, numbers, [])
+                pass
+            keys = _Keys()
+        keys.numbers = numbers
+        return keys.of(function, ())
     except _UnknownError:
         return None
 
@@ -143,8 +168,18 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             return RecordedType(value)
         if value_type is BuiltinFunctionType and value.__self__ is math:
             return record_calls_of(value)
-        if value_type is tuple:
-            return tuple(map(replacement, value))
+        if value_type is tuple or value_type is list:
+            return value_type(map(replacement, value))
+        if value_type is dict:
+            return dict(zip(value, map(replacement, value.values()), strict=True))
+        if value_type is MethodType:
+            return MethodType(replacement(value.__func__), replacement(value.__self__))
+        if _is_named_tuple(value_type):
+            return value_type._make(map(replacement, value))
+        if is_plain(value):
+            copied = SimpleNamespace() if value_type is SimpleNamespace else object.__new__(value_type)
+            vars(copied).update(replacement(vars(value)))
+            return copied
         if value_type is partial:
             function, arguments = replacement(value.func), map(replacement, value.args)
             return partial(
@@ -187,150 +222,211 @@ def has_closure(function: object) -> bool:
     return code is not None and len(code.co_freevars) > 0
 
 
-def _value_key(value: Any, numbers: bool, within: Sequence[object], floats: list[object] | None = None) -> Hashable:
-    """Return the key of a function or of a value that it reads.
+def is_plain(value: object) -> bool:
+    """Return True for an object of a class that the user has written in Python, or for a namespace: it has attributes.
 
-    Args:
-        value: the function or value.
-        numbers: as in `function_key`.
-        within: the functions that this one is called in.
-        floats: as in `function_key`.
+    Other objects may keep something that no attribute shows.
     """
     value_type = type(value)
-    if value_type is FunctionType:
-        return _code_key(value, numbers, within, floats)
-    if floats is not None and value_type in NUMBERS and is_replaced(value):
-        floats.append(value)
-        return Parameter, value_type
-    if floats is not None and value_type is np.ndarray and _is_short(value):
-        floats.append(value.view(ClosedArray))
-        return ClosedArray, value.dtype, value.shape
-    if value_type is Switch:
-        return _value_key(value.with_parameters, numbers, within, floats)
-    if value_type is ModuleType and _is_of_fixed(value.__name__):
-        return value  # type: ignore[no-any-return]
-    if numbers:
-        if value_type is Parameter:
-            return value._expression  # type: ignore[no-any-return]
-        # `repr` writes every NaN in the same way, whatever its sign and payload, so the bytes of a scalar are the key.
-        if isinstance(value, np.generic):
-            return value_type, value.dtype, value.tobytes()
-        if isinstance(value, np.dtype) or (value_type in _NUMBERS and value == value):
-            return value_type, repr(value)
-        if (value_type.__module__, value_type.__name__) in _CONSTANTS:
-            return value_type, repr(value)
-        if value_type is np.ndarray and value.nbytes <= _MAX_COMPARED_BYTES and not value.dtype.hasobject:
-            return value.dtype, value.shape, value.tobytes()
-    if value_type is tuple:
-        return tuple(_keys_of(value, numbers, within, floats))
-    if value_type is partial and not value.__dict__:
-        parts = value.func, *value.args, *value.keywords.values()
-        return partial, tuple(value.keywords), *_keys_of(parts, numbers, within, floats)
-    if value_type is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, type) and _is_of_fixed(value.__module__):
-        return value
-    if isinstance(value, type) and value.__bases__ == (tuple,) and hasattr(value, "_fields"):
-        return _tuple_class_key(value, numbers, within)
-    # A method of an object has that object as its __self__, a function its module or class.
-    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
-        return value
-    if floats is not None:
-        raise _NeedsFloatsError  # a method may ask for the types of the numbers that it gets
-    if value_type is MethodType:
-        return MethodType, *[_value_key(part, numbers, within) for part in (value.__func__, value.__self__)]
-    return _object_key(value, numbers, within)
+    if value_type is SimpleNamespace:
+        return True
+    has_attributes = value_type.__basicsize__ == _Plain.__basicsize__ and hasattr(value, "__dict__")
+    return has_attributes and {type} == set(map(type, value_type.__mro__[:-1]))
 
 
-def _keys_of(
-    values: Iterable[Any], numbers: bool, within: Sequence[object], floats: list[object] | None
-) -> list[Hashable]:
-    """Return the keys of values that a function reads. Most of them are numbers, which need no calls."""
-    keys: list[Hashable] = []
-    for value in values:
-        value_type = type(value)
-        if floats is not None and (
-            value_type in FLOATS or (value_type is int and LEAST_INTEGER <= value <= GREATEST_INTEGER)
-        ):
+def _is_named_tuple(value_type: Any) -> bool:
+    """Return True for a class of named tuples."""
+    return bool(value_type.__bases__ == (tuple,) and hasattr(value_type, "_fields"))
+
+
+class _Keys:
+    """Makes the key of a function, and of the values that it reads.
+
+    Attributes:
+        numbers: as in `function_key`.
+        floats: a list that gets the numbers; None while they are a part of the key.
+        replaces: True if a function with parameters in the place of the numbers will be made.
+        holds: True if a list, a dict or an object was found. With parameters, the function reads copies of these.
+        changes: True if code was found that may change such a value.
+        count: the values of the lists and dicts that were found.
+    """
+
+    # These are no arguments, which would take a Python call at each call of a public function.
+    numbers = True
+    floats: list[Any] | None = None
+    replaces = holds = changes = False
+    count = 0
+
+    def of(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of a function or of a value that it reads.
+
+        Args:
+            value: the function or value.
+            within: the functions that this one is called in, and the ids of the lists, dicts and objects around it.
+        """
+        value_type, floats = type(value), self.floats
+        if value_type is FunctionType:
+            return self._of_function(value, within)
+        if floats is not None and value_type in NUMBERS and is_replaced(value):
             floats.append(value)
-            keys.append((Parameter, value_type))
-        else:
-            keys.append(_value_key(value, numbers, within, floats))
-    return keys
+            return Parameter, value_type
+        if floats is not None and value_type is np.ndarray and _is_short(value):
+            floats.append(value.view(ClosedArray))
+            return ClosedArray, value.dtype, value.shape
+        if value_type is Switch:
+            return self.of(value.with_parameters, within)
+        if value_type is ModuleType and _is_of_fixed(value.__name__):
+            return value  # type: ignore[no-any-return]
+        if self.numbers:
+            if value_type is Parameter:
+                return value._expression  # type: ignore[no-any-return]
+            # `repr` writes every NaN in the same way, whatever its sign and payload, so the bytes of a scalar are the
+            # key.
+            if isinstance(value, np.generic):
+                return value_type, value.dtype, value.tobytes()
+            if isinstance(value, np.dtype) or (value_type in _NUMBERS and value == value):
+                return value_type, repr(value)
+            if (value_type.__module__, value_type.__name__) in _CONSTANTS:
+                return value_type, repr(value)
+            if value_type is np.ndarray and value.nbytes <= _MAX_COMPARED_BYTES and not value.dtype.hasobject:
+                return value.dtype, value.shape, value.tobytes()
+        if value_type is tuple:
+            return tuple(self._of_all(value, within))
+        if value_type is list or value_type is dict or value_type is SimpleNamespace:
+            return self._of_container(value, within)
+        if value_type is partial and not value.__dict__:
+            parts = value.func, *value.args, *value.keywords.values()
+            return partial, tuple(value.keywords), *self._of_all(parts, within)
+        if value_type is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
+            return value  # type: ignore[no-any-return]
+        if isinstance(value, type) and _is_of_fixed(value.__module__):
+            return value
+        if isinstance(value, type) and _is_named_tuple(value):
+            return self._of_tuple_class(value, within)
+        # A method of an object has that object as its __self__, a function its module or class.
+        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
+            return value
+        if _is_named_tuple(value_type):
+            return self._of_tuple_class(value_type, within), *self._of_all(value, within)
+        if value_type is MethodType:
+            return MethodType, self.of(value.__func__, within), self.of(value.__self__, within)
+        return self._of_object(value, within)
 
+    def _of_all(self, values: Iterable[Any], within: tuple[object, ...]) -> list[Hashable]:
+        """Return the keys of values that a function reads. Most of them are numbers, which need no calls."""
+        keys: list[Hashable] = []
+        floats = self.floats
+        for value in values:
+            value_type = type(value)
+            if floats is not None and (
+                value_type in FLOATS or (value_type is int and LEAST_INTEGER <= value <= GREATEST_INTEGER)
+            ):
+                floats.append(value)
+                keys.append((Parameter, value_type))
+            else:
+                keys.append(self.of(value, within))
+        return keys
 
-def _object_key(value: object, numbers: bool, within: Sequence[object]) -> Hashable:
-    """Return the key of an object of a class that the user has written in Python: its attributes and its methods."""
-    classes = type(value).__mro__[:-1]
-    attributes: dict[str, Any] | None = getattr(value, "__dict__", None)
-    is_plain = type(value).__basicsize__ == _Plain.__basicsize__ and {type} == set(map(type, classes))
-    if attributes is None or not is_plain:
-        raise _UnknownError  # it may keep something that no attribute shows
-    if id(value) in within:
-        return "recursive", within.index(id(value))
-    inner = [*within, id(value)]
-    keys: list[Hashable] = []
-    for name, attribute in attributes.items():
-        keys.append((name, _value_key(attribute, numbers, inner)))
-    for each in classes:
-        keys.append(each.__name__)
-        for name, member in vars(each).items():
-            if name not in _NOT_CALLED:
-                keys.append((name, _member_key(member, numbers, inner)))
-    return tuple(keys)
+    def _inside(self, value: object, within: tuple[object, ...]) -> tuple[object, ...] | None:
+        """Return what is around the values of a list, a dict or an object; None if this is a part of itself."""
+        self.holds = True
+        if id(value) not in within:
+            return *within, id(value)
+        if self.replaces:
+            raise _NeedsFloatsError  # its copy would have to be a part of itself
+        return None
 
+    def _of_container(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of a list, a dict or a namespace."""
+        inner = self._inside(value, within)
+        if inner is None:
+            return "recursive", within.index(id(value))
+        value_type: Any = type(value)
+        parts = vars(value) if value_type is SimpleNamespace else value
+        self.count += len(parts)
+        if self.count > _MAX_VALUES:
+            raise _UnknownError
+        if value_type is list:
+            return list, *self._of_all(parts, inner)
+        types = tuple(map(type, parts))
+        if not _NAMES.issuperset(types):
+            raise _UnknownError
+        return value_type, types, tuple(parts), *self._of_all(parts.values(), inner)
 
-def _member_key(member: Any, numbers: bool, within: Sequence[object]) -> Hashable:
-    """Return the key of what a class has under a name."""
-    if isinstance(member, (staticmethod, classmethod)):
-        return type(member), _value_key(member.__func__, numbers, within)
-    if isinstance(member, property):
-        return property, _value_key(member.fget, numbers, within)
-    return _value_key(member, numbers, within)
+    def _of_object(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
+        if not is_plain(value):
+            raise _UnknownError
+        inner = self._inside(value, within)
+        if inner is None:
+            return "recursive", within.index(id(value))
+        classes = type(value).__mro__[:-1]
+        if self.replaces and hasattr(value, "__del__"):
+            raise _NeedsFloatsError  # it would be called for the copy
+        keys: list[Hashable] = [*vars(value), *self._of_all(vars(value).values(), inner)]
+        # Methods stay as they are.
+        floats, self.floats = self.floats, None
+        for each in classes:
+            keys.append(each.__name__)
+            for name, member in vars(each).items():
+                if name not in _NOT_CALLED:
+                    keys.append((name, self._of_member(member, inner)))
+        self.floats = floats
+        return tuple(keys)
 
+    def _of_member(self, member: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of what a class has under a name."""
+        if isinstance(member, (staticmethod, classmethod)):
+            return type(member), self.of(member.__func__, within)
+        if isinstance(member, property):
+            return property, self.of(member.fget, within)
+        return self.of(member, within)
 
-def _tuple_class_key(value: Any, numbers: bool, within: Sequence[object]) -> Hashable:
-    """Return the key of a class of named tuples, with the keys of what the user has added to it."""
-    keys: list[Hashable] = [value, _value_key(value.__new__.__defaults__, numbers, within)]
-    for name, member in vars(value).items():
-        if name in _NAMED_TUPLE or name in value._fields:
-            continue
-        keys.append((name, _member_key(member, numbers, within)))
-    return tuple(keys)
+    def _of_tuple_class(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of a class of named tuples, with the keys of what the user has added to it."""
+        floats, self.floats = self.floats, None
+        keys: list[Hashable] = [value, self.of(value.__new__.__defaults__, within)]
+        for name, member in vars(value).items():
+            if name in _NAMED_TUPLE or name in value._fields:
+                continue
+            keys.append((name, self._of_member(member, within)))
+        self.floats = floats
+        return tuple(keys)
+
+    def _of_function(self, function: FunctionType, within: tuple[object, ...]) -> Hashable:
+        if never_changes(function):
+            return function
+        code = function.__code__
+        if self.replaces:
+            if _needs_floats(code):
+                raise _NeedsFloatsError
+            self.changes = self.changes or _may_change(code)
+        if function in within:
+            if self.replaces:
+                # It would have to call itself with parameters.
+                raise _NeedsFloatsError
+            return "recursive", within.index(function)
+        names = _names_of(code)
+        # The attributes of a function may be read by its name. gpuscan's functions do not do so.
+        if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
+            raise _UnknownError
+        inner = (*within, function)
+        defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+        named = _values_by_name(function, names) if names else {}
+        values = [*defaults, *by_name.values()]
+        for cell in function.__closure__ or ():
+            try:
+                values.append(cell.cell_contents)
+            except ValueError:  # nothing has been assigned yet
+                raise _UnknownError from None
+        values += named.values()
+        keys = self._of_all(values, inner) if values else ()
+        return code, len(defaults), tuple(by_name), tuple(named), *keys
 
 
 def _is_of_fixed(module: object) -> bool:
     """Return True for the name of a module of a package that never changes."""
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
-
-
-def _code_key(function: FunctionType, numbers: bool, within: Sequence[object], floats: list[object] | None) -> Hashable:
-    """Return the key of a Python function."""
-    if never_changes(function):
-        return function
-    if floats is not None and _needs_floats(function.__code__):
-        raise _NeedsFloatsError
-    if function in within:
-        if floats is not None:
-            # It would have to call itself with parameters.
-            raise _NeedsFloatsError
-        return "recursive", within.index(function)
-    names = _names_of(function.__code__)
-    # The attributes of a function may be read by its name. gpuscan's functions do not do so.
-    if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
-        raise _UnknownError
-    inner = [*within, function]
-    defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
-    named = _values_by_name(function, names) if names else {}
-    values = [*defaults, *by_name.values()]
-    for cell in function.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # nothing has been assigned yet
-            raise _UnknownError from None
-    values += named.values()
-    keys = _keys_of(values, numbers, inner, floats) if values else ()
-    return function.__code__, len(defaults), tuple(by_name), tuple(named), *keys
 
 
 def _values_by_name(function: FunctionType, names: Sequence[str]) -> dict[str, Any]:
@@ -361,6 +457,8 @@ def _names_of(code: CodeType) -> tuple[str, ...] | None:
 @lru_cache(maxsize=512)
 def _needs_floats(code: CodeType) -> bool:
     """Return True for code that may ask for the type of a float, or that assigns to variables of other functions."""
+    if code.co_filename == "<string>" and code.co_name in _COMPARISONS:
+        return False
     for block in _blocks(code):
         operations = list(dis.get_instructions(block))
         outer = {instruction.argval for instruction in operations if instruction.opcode in _STORES}.intersection(
@@ -370,6 +468,19 @@ def _needs_floats(code: CodeType) -> bool:
             return True
         if not _TYPE_NAMES.isdisjoint(block.co_names):
             return True
+    return False
+
+
+@lru_cache(maxsize=512)
+def _may_change(code: CodeType) -> bool:
+    """Return True for code that may change a list, a dict or an object that it did not make."""
+    for block in _blocks(code):
+        if not _CHANGING_NAMES.isdisjoint(block.co_names):
+            return True
+        # Python writes both `+` and `+=` as BINARY_OP, and the latter changes a list.
+        for each in dis.get_instructions(block):
+            if each.opname in _CHANGES or (each.opname == "BINARY_OP" and each.argrepr.endswith("=")):
+                return True
     return False
 
 

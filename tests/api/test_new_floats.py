@@ -6,9 +6,11 @@ import functools
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import copysign
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ X = np.random.default_rng(0).integers(-8, 8, 300).astype(np.float32)
 # Python calls that a new float adds to a repeated call.
 NEW_FLOAT = 30
 LEVEL = 0.75
+SETTINGS = {"k": 0.5, "other": 2.0}
 
 
 def scale_and_shift(v: Any, factor: float, offset: float = 0.25) -> Any:
@@ -89,6 +92,97 @@ def use_types(k: float) -> Callable[[Any], Any]:
     return function
 
 
+class Pair(NamedTuple):
+    """Two numbers."""
+
+    k: float
+    j: float
+
+
+class Factor:
+    """A number with methods that compute with it."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def twice(self) -> float:
+        """Return twice the number."""
+        return 2 * self.k
+
+    def times(self, v: Any) -> Any:
+        """Return a product and a sum."""
+        return v * self.k + self.twice()
+
+    def __call__(self, v: Any) -> Any:
+        return v * (1 - self.k)
+
+
+@dataclass
+class Weights:
+    """Two numbers, one with a default."""
+
+    k: float
+    j: float = 0.25
+
+    @property
+    def both(self) -> float:
+        """The sum of both."""
+        return self.k + self.j
+
+    def apply(self, v: Any) -> Any:
+        """Return a product and a sum."""
+        return v * self.k + self.both
+
+
+class Counting(Factor):
+    """A factor with a method that changes it."""
+
+    def count(self, v: Any) -> Any:
+        """Return a product with one more."""
+        self.k += 1.0
+        return v * self.k
+
+
+class Asking(Factor):
+    """A factor with methods that read its value."""
+
+    def ask(self, v: Any) -> Any:
+        """Return what depends on the type of the factor."""
+        return affine(v, self.k)
+
+    def compute(self, v: Any) -> Any:
+        """Return a product with what `math` computes."""
+        return v * math.atan(self.k)
+
+
+def append_to_list(k: float) -> Callable[[Any], Any]:
+    """Return a function that changes the list that it closes over."""
+    seen = [k]
+
+    def function(v: Any) -> Any:
+        seen.append(k)
+        return v * seen[-1] + len(seen)
+
+    return function
+
+
+def count_in_dict(k: float) -> Callable[[Any], Any]:
+    """Return a function that changes the dict that it closes over."""
+    counts = {"k": k}
+
+    def function(v: Any) -> Any:
+        counts["k"] += 1.0
+        return v * counts["k"]
+
+    return function
+
+
+def of_settings(k: float) -> Callable[[Any], Any]:
+    """Return a function that reads a dict of the module."""
+    SETTINGS["k"] = k
+    return lambda v: v * SETTINGS["k"] + SETTINGS["other"]
+
+
 def double_often(k: float) -> float:
     """Return a sum of 2^60 equal terms."""
     for _ in range(60):
@@ -127,6 +221,15 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "where of NumPy's": lambda k: (lambda j: lambda v: np.where(v > j, j, np.maximum(v, -j)))(np.float32(k)),
     "both kinds": lambda k: (lambda j: lambda v: v * (j * k))(np.float32(k)),
     "tuple": lambda k: (lambda both: lambda v: v * both[0] + both[1][0])((k, (np.float32(k), 1))),
+    "list": lambda k: (lambda both: lambda v: v * both[0][0] + both[1][1])([[k], [1, 1 - k]]),
+    "dict": lambda k: (lambda of: lambda v: v * of["of v"] + of["more"])({"of v": k, "more": 1 - k}),
+    "dict of the module": of_settings,
+    "namespace": lambda k: (lambda of: lambda v: v * of.k + (1 - of.k))(SimpleNamespace(k=k)),
+    "named tuple": lambda k: (lambda of: lambda v: v * of.k - of.j)(Pair(k, 2.0)),
+    "object": lambda k: (lambda of: lambda v: v * of.k + of.twice())(Factor(k)),
+    "method": lambda k: Factor(k).times,
+    "method of a dataclass": lambda k: Weights(k).apply,
+    "called object": lambda k: Factor(k),
     "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
     "partial of a tuple": lambda k: functools.partial(lambda both, v: v * both[0] - both[1], (k, 2 * k)),
     "partial of a ufunc": lambda k: functools.partial(np.multiply, k),
@@ -176,6 +279,12 @@ READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "integers": lambda k: lambda v: v + np.full_like(v.astype(np.int32), np.int32(k > 0)),
     "assigned": assign_captured,
     "doubled": lambda k: lambda v: v * double_often(k),
+    "list that grows": append_to_list,
+    "count in a dict": count_in_dict,
+    "count in an object": lambda k: Counting(k).count,
+    "object that asks": lambda k: (lambda of: lambda v: affine(v, of.k))(Factor(k)),
+    "method that asks": lambda k: Asking(k).ask,
+    "method of math": lambda k: Asking(k).compute,
     "float of the module": lambda k: lambda v: v * (LEVEL * k),
 }
 

@@ -125,7 +125,7 @@ def test_names_of_the_builtins(device: gs.Device, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(builtins, "builtin_scale", scale, raising=False)
         np.testing.assert_array_equal(gs.map(scaled, x).numpy(), scale * np.arange(3))
         assert function_key(scaled) is not None
-    monkeypatch.setattr(builtins, "builtin_scale", [1.0])
+    monkeypatch.setattr(builtins, "builtin_scale", {1.0})
     assert function_key(scaled) is None
     assert function_key(lambda x: max(abs(len(x)), *map(int, range(3)))) is not None
 
@@ -177,6 +177,10 @@ def test_classes_of_named_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert function_key(compose_pairs) not in (None, key)
     monkeypatch.setattr(Pair, "settings", SETTINGS, raising=False)
+    known = function_key(compose_pairs)
+    monkeypatch.setitem(SETTINGS, "scale", 4.0)
+    assert function_key(compose_pairs) not in (None, known)
+    monkeypatch.setattr(Pair, "settings", {1.0})
     assert function_key(compose_pairs) is None
 
 
@@ -201,11 +205,30 @@ def test_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     before = function_key(Rounded(2.0))
     monkeypatch.setattr(Decay, "__call__", lambda self, left, right: left - right)
     assert function_key(Rounded(2.0)) != before
-    for changing in (Decay([2.0]), Decay(SETTINGS), Slotted(), SimpleNamespace(a=1), object(), np.random.default_rng()):
+    for changing in (Decay({2.0}), Decay({(): 2.0}), Slotted(), object(), np.random.default_rng()):
         assert function_key(changing) is None
     floats: list[Any] = []
     assert function_key(lambda x, k=0.5, of=Offset(1.0): of(x, k), floats=floats) is not None
-    assert not floats
+    assert floats == [0.5, 1.0]
+
+
+def test_lists_and_dicts() -> None:
+    """Assert that lists, dicts and namespaces have keys by their values, and that these values leave the key."""
+    values: list[Any] = [[2.0], [2], (2.0,), [2.0, 2.0], [[2.0]], {"a": 2.0}, {"b": 2.0}, {1: 2.0}, {True: 2.0}]
+    values += [SimpleNamespace(a=2.0), Pair(2.0, 3.0), {"a": [2.0]}, {"a": by_name}, Decay([2.0]), Decay(SETTINGS)]
+    keys = [function_key(close_over(value)) for value in values]
+    assert None not in keys
+    assert len(set(keys)) == len(values)
+    assert function_key(close_over({"a": 1.0, "b": 2.0})) != function_key(close_over({"b": 2.0, "a": 1.0}))
+    itself: list[Any] = [2.0]
+    itself.append(itself)
+    assert function_key(close_over(itself)) is not None
+    for other in ([object()], [{2.0}], {(1, 2): 2.0}, [0.0] * 2000, [[0.0] * 600, [0.0] * 600]):
+        assert function_key(close_over(other)) is None
+    for value, wanted in (([0.5, [2]], [0.5, 2]), ({"a": 1.0}, [1.0]), (Pair(0.5), [0.5, 2.0]), (itself, [])):
+        found: list[Any] = []
+        assert function_key(close_over(value), floats=found) is not None
+        assert found == wanted
 
 
 def test_objects_as_operators(device: gs.Device) -> None:
@@ -238,19 +261,16 @@ def test_what_may_change() -> None:
     named.scale = 2  # type: ignore[attr-defined]
     counter = iter(range(9))
     changing: list[Any] = [
-        close_over([2.0]),
+        close_over([object()]),
         close_over(float("nan")),
-        close_over(SETTINGS),
         close_over(Settings),
         close_over(np.zeros(4096)),
         close_over(np.array([object()])),
-        lambda x: x * SETTINGS["scale"],
         lambda x: x * Settings.scale,
         lambda x: x + next(counter),
         lambda x: x * globals()["SCALE"],
-        lambda x, seen=[]: x,
-        partial(by_name, [2.0]),
-        partial(max, key=SETTINGS),
+        partial(by_name, {2.0}),
+        partial(max, key={2.0}),
         named,
         Settings().__eq__,
         with_attribute,
