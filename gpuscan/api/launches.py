@@ -10,6 +10,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from types import EllipsisType, FunctionType, MethodType, NoneType
 from typing import Any, TypeAlias, TypeVar
@@ -137,6 +138,8 @@ class CallKey:
         first = len(self.floats)
         if _is_function(value):
             part = function_key(value, floats=self.floats)
+        elif isinstance(value, Operator):
+            part = self._of_operator(value, self.floats)
         else:
             self.operand, self.integers, self.counts = operand, integers, counts
             part = self.of(value)
@@ -232,10 +235,10 @@ class CallKey:
             raise _NoKeyError
         return part
 
-    def _of_operator(self, operator: Operator) -> Hashable:
+    def _of_operator(self, operator: Operator, floats: list[Any] | None = None) -> Hashable:
         # Named operators never change; what others close over may. Those that a caller makes again are equal.
         function = operator.function
-        own = None if operator.kinds is not None or function is None else function_key(function)
+        own = None if operator.kinds is not None or function is None else function_key(function, floats=floats)
         if own is None and function is not None:
             return operator
         source = operator.wgsl, operator.helpers
@@ -413,14 +416,19 @@ def launchable(
                 further_sizes = iter(call_key.lengths)
             if parameters is not None:
                 for option, first in call_key.parameter_starts.items():
-                    if _is_function(call_arguments[option]):
-                        call_arguments[option] = with_parameters(call_arguments[option], parameters, first)
+                    value = call_arguments[option]
+                    if _is_function(value):
+                        call_arguments[option] = with_parameters(value, parameters, first)
+                    elif isinstance(value, Operator):
+                        assert value.function is not None
+                        of_parameters = with_parameters(value.function, parameters, first)
+                        call_arguments[option] = replace(value, function=of_parameters)
                     else:
                         is_operand: Callable[[object], bool] = _is_number if array_operands else _is_float
                         numbers = (_parameter_of(leaf, further_sizes) for leaf in parameters.leaves[first:])
                         if option in integers:
                             is_operand = _or_integer(is_operand)
-                        call_arguments[option] = replace_leaves(call_arguments[option], is_operand, numbers)
+                        call_arguments[option] = replace_leaves(value, is_operand, numbers)
             if others is not arrays:
                 following = iter(others)
                 call_arguments = {

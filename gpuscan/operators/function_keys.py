@@ -27,6 +27,7 @@ from gpuscan.operators.parameters import (
     GREATEST_INTEGER,
     LEAST_INTEGER,
     NUMBERS,
+    NUMPY_TYPES,
     ClosedArray,
     Expression,
     Parameter,
@@ -164,7 +165,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             return RecordedMath()
         if value is np:
             return RecordedNumpy()
-        if isinstance(value, type) and value in FLOATS:
+        if isinstance(value, type) and (value in FLOATS or value in NUMPY_TYPES):
             return RecordedType(value)
         if value_type is BuiltinFunctionType and value.__self__ is math:
             return record_calls_of(value)

@@ -37,6 +37,8 @@ FLOATS = frozenset({float, complex, np.float16, np.float32, np.float64, np.compl
 INTEGERS = frozenset({int, *(np.dtype(f"{kind}{size}").type for kind in "iu" for size in (1, 2, 4, 8))})
 # The types of all these numbers.
 NUMBERS = FLOATS | INTEGERS
+# NumPy's of these types, which make a number of another one.
+NUMPY_TYPES = NUMBERS - {int, float, complex}
 # Python's integers in this range can be parameters. NumPy converts them without an array of objects.
 LEAST_INTEGER, GREATEST_INTEGER = -(1 << 63), (1 << 63) - 1
 # In these types, equal values have equal bits. In floats they may not: 0.0 equals -0.0.
@@ -486,15 +488,15 @@ def record_calls_of(function: Callable[..., T]) -> Callable[..., T | Parameter]:
 
 
 class RecordedNumpy:
-    """The module `numpy` for functions with parameters: what its types of floats make of parameters is recorded."""
+    """The module `numpy` for functions with parameters: what its types of numbers make of parameters is recorded."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name)
-        return RecordedType(value) if isinstance(value, type) and value in FLOATS else value
+        return RecordedType(value) if isinstance(value, type) and value in NUMPY_TYPES else value
 
 
 class RecordedType:
-    """A type of floats for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
+    """A type of numbers for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
 
     Args:
         number_type: the type.

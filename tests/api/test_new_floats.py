@@ -364,6 +364,9 @@ CALLS: dict[str, Callable[[Any, float, Any], Any]] = {
     "scan with an operator": lambda a, k, of: gs.scan(
         a, of(lambda l, r: np.minimum(np.maximum(l, r), k)), before=of(lambda v: np.minimum(v, k))
     ),
+    "scan with gs.operator": lambda a, k, of: gs.scan(
+        a, gs.operator(of(lambda l, r: np.maximum(l, r) * (k * 0 + 1)), identity=-9.0), before=of(lambda v: v * k)
+    ),
     "scan along rows": lambda a, k, of: gs.scan(
         a.reshape(30, 10), "minimum", axis=1, before=of(lambda v: v + k), initial=np.float32(3)
     ),

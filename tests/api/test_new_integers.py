@@ -36,6 +36,8 @@ READING_NOTHING: dict[str, Callable[[int], Callable[[Any], Any]]] = {
     "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
     "half": lambda k: lambda v: v.astype(np.float32) * (k / 2),
     "NumPy's int32": lambda k: (lambda j: lambda v: v + j)(np.int64(k).astype(np.int32)),
+    "np.int16": lambda k: lambda v: v.astype(np.int16) * np.int16(k % 1000),
+    "np.int8 of numbers": lambda k: lambda v: np.int8(k % 100) + v.astype(np.int8),
     "NumPy's uint8": lambda k: (lambda j: lambda v: v * j)(np.int64(k).astype(np.uint8)),
 }
 READING_VALUES: dict[str, Callable[[int], Callable[[Any], Any]]] = {
