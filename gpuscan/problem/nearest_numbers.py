@@ -77,11 +77,22 @@ def divide_range(first: float, last: float, bins: int, dtype: AnyDType, text: st
 
 def check_edges(edges: AnyArray, dtype: AnyDType, limits: tuple[float, float] | None) -> AnyArray:
     """Return the edges of bins, which may not fall."""
+    if edges.ndim == 1 and not (edges[:-1] > edges[1:]).any():
+        return edges
     return np.histogram_bin_edges(np.zeros(0, dtype), edges, limits)
 
 
 def thresholds_of(edges: AnyArray, dtype: AnyDType, uniform: bool) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Return the edges of bins as numbers of a dtype, how many bins are usable, and the floats of `Edges`."""
+    return _thresholds_of(edges.tobytes(), edges.dtype, dtype, uniform)
+
+
+# A call computes them to find its program, and again for the constants of the program.
+@lru_cache(maxsize=16)
+def _thresholds_of(
+    content: bytes, edges_dtype: AnyDType, dtype: AnyDType, uniform: bool
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    edges = np.frombuffer(content, edges_dtype)
     starts, exist = nearest_in(dtype, edges, up=True)
     last, reached = nearest_in(dtype, edges[-1:], up=False)
     usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
