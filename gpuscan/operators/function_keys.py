@@ -51,7 +51,7 @@ _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 MAX_ARRAY_BYTES = 1024
 # Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
 _MAX_COMPARED_BYTES = 1 << 14
-# Lists and dicts of more values in all are not compared.
+# Lists, dicts and objects of more values in all are not compared.
 _MAX_VALUES = 1024
 # The types of the names of values in dicts. Equal names of one of these types are the same name.
 _NAMES = frozenset({str, int, bool, type(None)})
@@ -249,7 +249,7 @@ class _Keys:
         replaces: True if a function with parameters in the place of the numbers will be made.
         holds: True if a list, a dict or an object was found. With parameters, the function reads copies of these.
         changes: True if code was found that may change such a value.
-        count: the values of the lists and dicts that were found.
+        count: the values of the lists, dicts and objects that were found.
     """
 
     # These are no arguments, which would take a Python call at each call of a public function.
@@ -328,9 +328,12 @@ class _Keys:
                 keys.append(self.of(value, within))
         return keys
 
-    def _inside(self, value: object, within: tuple[object, ...]) -> tuple[object, ...] | None:
-        """Return what is around the values of a list, a dict or an object; None if this is a part of itself."""
+    def _inside(self, value: object, within: tuple[object, ...], count: int) -> tuple[object, ...] | None:
+        """Return what is around the `count` values of a list, a dict or an object; None if this is a part of itself."""
         self.holds = True
+        self.count += count
+        if self.count > _MAX_VALUES:
+            raise _UnknownError
         if id(value) not in within:
             return *within, id(value)
         if self.replaces:
@@ -339,14 +342,11 @@ class _Keys:
 
     def _of_container(self, value: Any, within: tuple[object, ...]) -> Hashable:
         """Return the key of a list, a dict or a namespace."""
-        inner = self._inside(value, within)
-        if inner is None:
-            return "recursive", within.index(id(value))
         value_type: Any = type(value)
         parts = vars(value) if value_type is SimpleNamespace else value
-        self.count += len(parts)
-        if self.count > _MAX_VALUES:
-            raise _UnknownError
+        inner = self._inside(value, within, len(parts))
+        if inner is None:
+            return "recursive", within.index(id(value))
         if value_type is list:
             return list, *self._of_all(parts, inner)
         types = tuple(map(type, parts))
@@ -358,7 +358,7 @@ class _Keys:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
         if not is_plain(value):
             raise _UnknownError
-        inner = self._inside(value, within)
+        inner = self._inside(value, within, len(vars(value)))
         if inner is None:
             return "recursive", within.index(id(value))
         classes = type(value).__mro__[:-1]
