@@ -90,8 +90,9 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if chained is not None and chained.columns * (chained.groups + 2) <= capacity:
         return chained
     full = (columns, groups) == (h.columns, h.column_groups)
-    if full and 1 in spec.unaligned_columns and -(-_count_lines(spec, chunk) // columns) >= h.min_byte_chains:
-        groups = h.unaligned_byte_groups
+    slow = 1 in spec.unaligned_columns or (spec.combine.characters >= h.min_slow_characters and kept <= 2)
+    if full and slow and -(-_count_lines(spec, chunk) // columns) >= h.min_slow_chains:
+        groups = h.slow_groups
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
     tile = ColumnTile(columns, groups, rows, chunk)
     if not full:

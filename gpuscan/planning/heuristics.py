@@ -372,11 +372,14 @@ class Heuristics:
     wide_columns: int = 64
     wide_rows: int = 16
     min_wide_chains: int = 16
-    # Invocations one below the other for 8-bit numbers in rows that begin within words, if there are as many chains.
-    # H200, sums of uint8 (390, 86014), (354, 319, 297), (19, 4041, 437), (486, 69037): 61, 67, 85 and 67 us; in groups
-    # of 8 74, 79, 106 and 77. Fewer chains were not measured by themselves.
-    unaligned_byte_groups: int = 4
-    min_byte_chains: int = 64
+    # Invocations one below the other for 8-bit numbers in rows that begin within words, and for operators of as many
+    # characters of WGSL, if there are as many chains. H200, sums of uint8 (390, 86014), (354, 319, 297), (19, 4041,
+    # 437), (486, 69037): 61, 67, 85 and 67 us; in groups of 8 74, 79, 106 and 77. logaddexp of (2867, 11700), (40, 833,
+    # 1007), (45, 3655, 204): 143, 149 and 147; in groups of 8 172, 172 and 165; but of (65536, 512), 16 chains, 239 and
+    # 185.
+    slow_groups: int = 4
+    min_slow_characters: int = 600
+    min_slow_chains: int = 64
 
     # ----- Reductions in any order, of contiguous rows and of few columns
     # Bytes of a row, at least; and the bytes from which on an invocation loads a vector of four words at a time, else a
