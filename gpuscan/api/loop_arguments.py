@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias, TypeGuard
@@ -183,9 +184,14 @@ def loop_arguments(
                 graph = arguments.step.graph
                 if graph.contracts_numbers:
                     single = single or arguments
-                elif graph.multiplies_vectors:
+                elif graph.meets_vectors:
                     vectors = vectors or arguments
+                elif (whole := _whole_split(splits, split)) is None:
+                    return arguments
                 else:
+                    # A function of all numbers of x at a step may mean those of all rows.
+                    with suppress(OperatorError, TypeError):
+                        return _with_split(f, structure, leaves, carry, given, whole, axis, call_device)
                     return arguments
             except (OperatorError, TypeError) as error:
                 refusals.append(error)
@@ -336,6 +342,18 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         if min(map(len, init)) >= lead - 1 and len(set(map(len, states))) > 1:
             one += _check_states(tuple(leading_shape[:lead]), xs, init, states, resolved_axis)
     return one + list(filter(differ, splits))
+
+
+def _whole_split(splits: Sequence[Split], split: Split) -> Split | None:
+    """Return the split with the fewest rows, if this one has more and x has more axes of its own than init; else None.
+
+    If the step can be traced with it, it is what `jax.lax.scan` computes.
+    """
+    shape, trailing, states = split
+    wider = [other for other in splits if len(other[0]) < len(shape) and any(other[2])]
+    if not wider or max(map(len, trailing)) <= max(map(len, states)):
+        return None
+    return min(wider, key=lambda other: (len(other[0]), max(map(len, other[2]))))
 
 
 def _check_split(

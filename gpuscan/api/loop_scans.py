@@ -654,6 +654,7 @@ def _element(scalars: Sequence[Scalar]) -> Element:
 
 
 def _is_identity(function: Map) -> bool:
-    """Return True if a function gives the only number of its argument."""
+    """Return True if a function gives the only number of its argument. One number of a vector is none."""
     (node, *others), fields = function.result.fields[0], (*function.source.fields, *function.element.fields)
-    return node.op == "input" and not others and len(fields) == 2 and fields[0].scalar == fields[1].scalar
+    is_number = len(fields) == 2 and not any(field.shape for field in fields)
+    return is_number and node.op == "input" and not others and fields[0].scalar == fields[1].scalar

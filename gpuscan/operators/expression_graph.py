@@ -122,7 +122,8 @@ class Graph:
         names: for the index of a node, the ufunc that the line called.
         notes_lines: True while the user's code runs, which makes nodes.
         contracts_numbers: True if a function of all entries, such as np.sum, met a single number.
-        multiplies_vectors: True if a product of matrices met two vectors, neither of them constant.
+        meets_vectors: True if a function of matrices met vectors: a product two of them, neither of them constant, or a
+            transposition one.
         wide: the kinds of the inputs of 64 bits, such as ``"signed"`` for int64.
         answer: while each way through the user's function is traced, what Python gets as the truth of a condition.
     """
@@ -133,7 +134,7 @@ class Graph:
         self.lines: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.contracts_numbers = False
-        self.multiplies_vectors = False
+        self.meets_vectors = False
         self.wide: set[str] = set()
         self.notes_lines = True
         self.answer: Callable[[Node], bool] | None = None

@@ -99,6 +99,7 @@ class Traced(ArrayOperators):
     def T(self) -> Traced:  # noqa: N802 (NumPy's name)
         if not self.graph.whole:
             raise operator_error("x.T reverses the scanned axes of an array, too; write x.mT for a matrix")
+        self.note_transposed()
         return Traced(self.graph, self.nodes.T, self.scalar)
 
     @property
@@ -139,6 +140,11 @@ class Traced(ArrayOperators):
     def note_number(self) -> None:
         """Note that a function of all entries met a single number, if this is one: it may mean a whole carry."""
         self.graph.contracts_numbers |= not self.shape
+
+    def note_transposed(self) -> None:
+        """Note that a transposition met a single number or a vector, if this is one: it may mean a matrix."""
+        self.note_number()
+        self.graph.meets_vectors |= len(self.shape) == 1
 
     def __getitem__(self, index: object) -> Traced:
         parts = index if isinstance(index, tuple) else (index,)

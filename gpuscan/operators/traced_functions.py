@@ -300,6 +300,7 @@ def squeeze(a: Traced, axis: object = None) -> Traced:
 @register_form(np.transpose)
 def transpose(a: object, axes: Sequence[int] | None = None) -> Traced:
     if isinstance(a, Traced) and a.graph.whole:
+        a.note_transposed()
         return Traced(a.graph, np.transpose(a.nodes, axes), a.scalar)
     raise operator_error(
         "np.transpose names every axis of an array, and an operator knows only those of its element; write "
@@ -517,7 +518,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
     graph = next(x for x in (x1, x2) if isinstance(x, Traced)).graph
     if graph.whole and 1 in sizes:
         if sizes == [1, 1] and not any(map(_is_constant, (x1, x2))):
-            graph.multiplies_vectors = True
+            graph.meets_vectors = True
         # A vector on the left is a row, one on the right a column.
         left = x1[None, :] if sizes[0] == 1 else x1
         right = x2[:, None] if sizes[1] == 1 else x2

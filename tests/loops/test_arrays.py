@@ -84,6 +84,13 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "rows of x": (lambda h, a: F(0.5) * h + (a * h).sum(axis=1), np.ones(3, F), SQUARES),
     "product of matrices added": (lambda p, a: p + F(0.1) * (a @ p), np.eye(3, dtype=F), SQUARES),
     "product of vectors": (lambda h, x: F(0.5) * h + F(0.1) * (x @ h), np.ones(3, F), TRIPLES),
+    "sums of the columns of x": (lambda h, a: F(0.5) * h + a.sum(axis=0), np.zeros(3, F), SQUARES),
+    "largest of the columns of x": (lambda h, a: np.maximum(F(0.5) * h, a.max(axis=0)), np.zeros(3, F), SQUARES),
+    "first row of x": (lambda h, a: F(0.5) * h + a[0], np.zeros(3, F), SQUARES),
+    "all numbers of x": (lambda h, a: F(0.5) * h + a.sum(), np.zeros(3, F), SQUARES),
+    "transposed x": (lambda h, a: F(0.5) * h + a.T, np.eye(3, dtype=F), SQUARES),
+    "transposed carry": (lambda h, a: F(0.5) * np.transpose(h) + a, np.eye(3, dtype=F), SQUARES),
+    "transposed vectors": (lambda h, x: F(0.5) * h + F(0.1) * (x.T @ h), np.ones(3, F), TRIPLES),
     "shape": (lambda h, x: h * F(1 / np.shape(h)[0]) + x, np.zeros(3, F), TRIPLES),
 }
 
@@ -178,3 +185,32 @@ def test_each_row_multiplies_arrays_of_its_own(trailing: tuple[int, ...]) -> Non
     found = gs.loop(step, init, xs, device="numpy")
     for row in range(4):
         oracle.check((found.carry[row], found.ys[:, row]), oracle.run(step, init[row], xs[:, row]))
+
+
+def test_rows_take_numbers_of_vectors_of_their_own() -> None:
+    """Pass a number for each row of init, and vectors of another length, which are no numbers of one carry."""
+    xs = RNG.normal(size=(30, 4, 3)).astype(F)
+
+    def step(h: Any, x: Any) -> Any:
+        return F(0.5) * h * x[0] + x[2]
+
+    found = gs.loop(step, np.ones(4, F), xs, device="numpy")
+    for row in range(4):
+        oracle.check((found.carry[row], found.ys[:, row]), oracle.run(step, F(1), xs[:, row]))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda c, x: (c[0] + x[1], c[1] + x[0]),
+        lambda c, x: ((c[0] + x[1], np.maximum(c[1], x[1])), None),
+        lambda c, x: ((np.minimum(c[0], x[0]), c[1] * x[1]), c[0]),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_one_number_of_a_vector_is_scanned(step: Any, reverse: bool, device: gs.Device) -> None:
+    """Scan a number of a vector, which no kernel of plain arrays can read."""
+    init = (F(1), F(1))
+    wanted = oracle.run(step, init, PAIRS, reverse=reverse)
+    oracle.check(gs.loop(step, init, PAIRS, reverse=reverse, device="numpy"), wanted)
+    oracle.check(gs.loop(step, init, device.asarray(PAIRS), reverse=reverse), wanted)
