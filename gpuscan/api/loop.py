@@ -136,8 +136,10 @@ def loop(
                       adjacent elements, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``, with one
                       bound or two; clamps that stay at a bound: ``np.where(h <= 0, 0, np.minimum(h + a, high))``
-    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; the
-                      first value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
+    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; by
+                      a key, ``np.where(np.abs(v) > np.abs(h), v, h)``, or by several in turn, ``max(carry, x)`` of
+                      tuples; the first value that is not missing, ``np.where(np.isnan(h), v, h)`` or
+                      ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``; of several numbers ``(A @ h + b) / (c @ h + d)``, or ``A @ h``
                       divided by its sum, its maximum or its Euclidean norm
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, ``h << x``, bools; also shifts as in a CRC or in feedback

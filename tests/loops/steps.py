@@ -202,6 +202,32 @@ def percolate(s: Any, x: Any) -> Any:
     return s - run_off - lost, lost
 
 
+def largest_by_two_keys(c: Any, x: Any) -> Any:
+    better = (x[0] > c[0]) | ((x[0] == c[0]) & (x[1] < c[1]))
+    return np.where(better, x[0], c[0]), np.where(better, x[1], c[1]), np.where(better, x[2], c[2])
+
+
+def largest_by_conditions(c: Any, x: Any) -> Any:
+    if x[2] or x[0] > c[0] or (x[0] == c[0] and x[1] >= c[1]):
+        return x[0], x[1]
+    return c
+
+
+def bucket(s: Any, rain: Any) -> Any:
+    s = np.minimum(s + rain, 9)
+    flow = F(0.2) * s
+    return s - flow, flow
+
+
+def evaporate(s: Any, x: Any) -> Any:
+    s = min(s + x[0], F(9))
+    return s - s / (x[1] + 2) - F(0.1) * s
+
+
+def log_sum_by_max(h: Any, x: Any) -> Any:
+    return max(h, x) + np.log1p(np.exp(-abs(x - h)))
+
+
 def log_sum(h: Any, x: Any) -> Any:
     h = h + x[1]
     m = np.maximum(h, x[0])
@@ -305,7 +331,20 @@ CASES = [
         np.zeros(3, I),
         "i",
     ),
+    # Extrema by a key, or by several in turn
+    Case("largest move", "extremum", lambda h, x: np.where(np.abs(x) > np.abs(h), x, h), F(0), "gaps"),
+    Case("nearest to 3", "extremum", lambda h, x: x if abs(x - 3) <= abs(h - 3) else h, I(99), "i"),
+    Case("smallest square", "extremum", lambda h, x: h if h * h <= x * x else x, F(9), "gaps"),
+    Case(
+        "largest move and its time", "extremum", lambda c, x: max(c, x, key=lambda v: abs(v[0])), (F(0), I(0)), "x time"
+    ),
+    Case("the largest pair", "extremum", lambda c, x: max(c, x), (I(0), I(9)), "i j"),
+    Case("the least pair", "extremum", lambda c, x: min(c, x), (F(0), I(9)), "gaps j"),
+    Case("largest by two keys", "staged", largest_by_two_keys, (I(-9), I(0), F(0)), "i j x"),
+    Case("largest by conditions", "extremum", largest_by_conditions, (I(-9), I(0)), "i j flag"),
     # Clamps
+    Case("bucket that loses a share", "clamp", bucket, F(1), "positive"),
+    Case("bucket that evaporates", "clamp", evaporate, F(1), "positive unit"),
     Case("first best of a day", "extremum", first_best_of_a_day, (F(-9), I(0)), "x time flag"),
     Case("spill of a bucket", "min-plus", spill, F(0), "positive unit"),
     Case("melt of snow", "max-plus", melt, F(0), "positive x"),
@@ -360,6 +399,7 @@ CASES = [
     # Changes of variable
     Case("root mean square", "affine", lambda h, x: (np.sqrt(F(0.9) * h * h + F(0.1) * x * x), h), F(-2), "x"),
     Case("norm that is kept", "affine", lambda h, x: np.where(x[1], h, (h**2 + x[0] ** 2) ** 0.5), F(1), "x flag"),
+    Case("mean of squares", "affine", lambda h, x: np.sqrt((h * h + x * x) / 2), F(1), "x"),
     Case("root above a floor", "clamp", lambda h, x: np.maximum(np.sqrt(F(0.5) * h**2 + x**2), F(0.5)), F(1), "x"),
     Case("geometric mean", "affine", lambda h, x: np.exp(F(0.9) * np.log(h) + F(0.1) * np.log(x)), F(1), "positive"),
     Case("geometric mean by powers", "affine", lambda h, x: h ** F(0.9) * x ** F(0.1), F(2), "positive"),
@@ -426,6 +466,10 @@ CASES = [
         I(0),
         "x",
     ),
+    Case("sign of a sum", "finite-state", lambda h, x: np.sign(h + x), I(0), "i"),
+    Case("rest with the sign", "finite-state", lambda h, x: np.fmod(h + x, 7), I(0), "i"),
+    Case("rest below 0", "finite-state", lambda h, x: (h + x) % -7, I(5), "i"),
+    Case("sign by a shift", "finite-state", lambda h, x: (h + x) >> 31, I(5), "i"),
     # Several parts
     Case("Welford", "staged", welford, (F(0), F(0), F(0)), "x"),
     Case("Adam", "staged", adam, (F(0), F(0), F(1)), "x"),
@@ -450,6 +494,7 @@ CASES = [
         F(0),
         "x",
     ),
+    Case("logarithm of a sum by max", "log-plus", log_sum_by_max, F(0), "x"),
     # The largest product of neighbours
     Case("largest product", "max-times", largest_product, (F(1), F(1)), "x"),
     Case("largest product by a swap", "max-times", product_by_swap, (I(-1), I(2)), "sign"),

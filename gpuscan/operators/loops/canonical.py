@@ -90,22 +90,43 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
 
 def _log_terms(node: Node) -> Sequence[Node] | None:
     """Return u and v, or more terms, if a sum computes their ``np.logaddexp``; None if it does not."""
-    if node.op != "add" or node.scalar.kind != "float":
+    if node.scalar.kind != "float":
+        return None
+    if node.op == "select" and all(arg.op == "add" for arg in node.args[1:]):
+        # max(u, v) of Python chooses between sums with the same term.
+        yes, no = node.args[1:]
+        for term in set(yes.args) & set(no.args):
+            one, other = (next((arg for arg in total.args if arg is not term), term) for total in (yes, no))
+            if _is_larger(node.args[0], one, other) and _is_distance_term(term, (one, other)):
+                return one, other
+    if node.op != "add":
         return None
     for shift, rest in (node.args, node.args[::-1]):
         if rest.op == "log":
             terms = _powers_over(shift, rest.args[0])
             if terms is not None and len(terms) > 1:
                 return terms
-        if rest.op == "log1p" and shift.op == "maximum":
-            inner, ops = rest, []
-            while inner.op in ("log1p", "exp", "negative", "absolute"):
-                ops.append(inner.op)
-                (inner,) = inner.args
-            is_distance = ops == ["log1p", "exp", "negative", "absolute"] and inner.op == "subtract"
-            if is_distance and set(inner.args) == set(shift.args):
-                return shift.args
+        if shift.op == "maximum" and _is_distance_term(rest, shift.args):
+            return shift.args
     return None
+
+
+def _is_distance_term(node: Node, pair: Sequence[Node]) -> bool:
+    """Return True for ``np.log1p(np.exp(-np.abs(u - v)))`` of a pair, in either order."""
+    ops = []
+    while node.op in ("log1p", "exp", "negative", "absolute"):
+        ops.append(node.op)
+        (node,) = node.args
+    is_distance = ops == ["log1p", "exp", "negative", "absolute"] and node.op == "subtract"
+    return is_distance and set(node.args) == set(pair)
+
+
+def _is_larger(condition: Node, one: Node, other: Node) -> bool:
+    """Return True if a condition is that one number is larger than another."""
+    pair = (one, other)
+    return (condition.op in _GREATER and condition.args == pair) or (
+        condition.op in _LESS and condition.args[::-1] == pair
+    )
 
 
 def _powers_over(shift: Node, node: Node) -> list[Node] | None:

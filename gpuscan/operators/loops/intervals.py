@@ -16,7 +16,9 @@ Interval: TypeAlias = tuple[int | None, int | None]
 _PRODUCTS = frozenset({"absolute", "multiply", "left_shift", "bitwise_or", "bitwise_xor"})
 _ARITHMETIC = _PRODUCTS | {"add", "subtract"}
 # The result may be bounded even if an operand is not.
-_BOUNDED = frozenset({"remainder", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"})
+_BOUNDED = frozenset(
+    {"remainder", "fmod", "sign", "minimum", "maximum", "bitwise_and", "right_shift", "cast", "select"}
+)
 
 
 class Intervals(dict[Node, Interval]):
@@ -51,15 +53,17 @@ def _interval(node: Node, intervals: Intervals) -> Interval:
     elif op not in _BOUNDED:
         return limits.min, limits.max
     args = [intervals[arg] for arg in node.args]
-    if op == "remainder":
-        low, high = args[1]
-        return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
+    if op in ("remainder", "fmod"):
+        return _rest(op, *args) or (limits.min, limits.max)
+    if op == "sign":
+        return combine("minimum", [combine("maximum", [args[0], (-1, -1)]), (1, 1)])
     if op == "bitwise_and":
         highs = [high for low, high in args if low is not None and low >= 0]
         known_highs = [high for high in highs if high is not None]
         return (0, min(known_highs)) if known_highs else (limits.min, limits.max)
-    if op == "right_shift" and node.scalar.kind == "unsigned" and node.args[1].is_constant:
-        return 0, int(limits.max) >> int(node.args[1].value)
+    if op == "right_shift" and node.args[1].is_constant and 0 <= (places := int(node.args[1].value)) < node.scalar.bits:
+        low, high = args[0]
+        return int(limits.min if low is None else low) >> places, int(limits.max if high is None else high) >> places
     if op == "cast" and node.args[0].scalar == BOOL:
         return 0, 1
     if op == "cast" and node.args[0].scalar.is_integer:
@@ -71,6 +75,20 @@ def _interval(node: Node, intervals: Intervals) -> Interval:
     # An operation that may overflow may give any number.
     is_known = low is not None and high is not None and limits.min <= low and high <= limits.max
     return (low, high) if is_known else (limits.min, limits.max)
+
+
+def _rest(op: str, dividend: Interval, divisor: Interval) -> Interval | None:
+    """Return the interval of the rest of a division; None if it may be any number."""
+    low, high = divisor
+    if low is None or high is None or low <= 0 <= high:
+        return None
+    largest = max(-low, high) - 1
+    if op == "remainder":
+        return (0, largest) if low > 0 else (-largest, 0)
+    least, greatest = dividend
+    return (0 if least is not None and least >= 0 else -largest), (
+        0 if greatest is not None and greatest <= 0 else largest
+    )
 
 
 def combine(op: str, args: Sequence[Interval]) -> Interval:

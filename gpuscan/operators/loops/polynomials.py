@@ -20,7 +20,7 @@ Polynomial: TypeAlias = Mapping[Monomial, Fraction]
 # Polynomials with more terms are not expanded: the node is taken as it is.
 _MAX_TERMS = 24
 # The operations that are expanded.
-_EXPANDED = frozenset({"add", "subtract", "multiply", "negative"})
+_EXPANDED = frozenset({"add", "subtract", "multiply", "divide", "negative"})
 
 # The polynomials of the nodes of each graph, for `simplify`.
 _known: WeakKeyDictionary[Graph, dict[Node, Polynomial]] = WeakKeyDictionary()
@@ -65,6 +65,10 @@ def _of(node: Node, polynomials: Mapping[Node, Polynomial]) -> Polynomial:
         else:
             polynomial = add(left, right, 1 if node.op == "add" else -1)
         return atom if polynomial is None or len(polynomial) > _MAX_TERMS else polynomial
+    if node.op == "divide":
+        dividend, divisor = (polynomials[arg] for arg in node.args)
+        if set(divisor) == {()}:
+            return multiply(dividend, {(): 1 / divisor[()]})
     if node.op == "negative":
         return add({}, polynomials[node.args[0]], -1)
     return atom

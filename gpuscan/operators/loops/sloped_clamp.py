@@ -149,6 +149,8 @@ class _SlopedClamps(Clamps):
     def __init__(self, part: StepPart) -> None:
         super().__init__(part)
         self.calculus = part.calculus
+        # For each node, the numbers that it is a sum of.
+        self._sums: dict[Node, tuple[dict[Node, Node], Node]] = {}
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
 
     def line(self, clamp: Clamp) -> tuple[Node, Node]:
@@ -181,13 +183,57 @@ class _SlopedClamps(Clamps):
         if one.is_constant:
             one, other = other, one
         if not other.is_constant and (one.bounded or other.bounded):
-            raise LeavesClassError(node)
+            return self._collect(node)
         add = self.calculus.add
         slope, shift = map(add, self.line(one), self.line(other))
         value = one.value and other.value and add(one.value, other.value)
         constant = one.constant if other.is_constant else both(self.graph, one.constant, other.constant)
         low, high = (bound and add(bound, self.line(other)[1]) for bound in (one.low, one.high))
         return replace(one, slope=slope, shift=shift, low=low, high=high, constant=constant, value=value)
+
+    def _collect(self, node: Node) -> Clamp:
+        """Return the map of a sum of multiples of one clamp, such as ``s - 0.2 * s`` for ``s = np.minimum(h + x, 9)``.
+
+        Raises:
+            LeavesClassError: it is a sum of other maps.
+        """
+        multiples, shift = self._multiples(node)
+        if len(multiples) != 1:
+            raise LeavesClassError(node)
+        ((clamped, factor),) = multiples.items()
+        constant = Clamp(slope=self.zero, shift=shift, value=shift, is_constant=True)
+        return self._add_clamps(node, self._scale(self.of(clamped), factor), constant)
+
+    def _multiples(self, node: Node) -> tuple[dict[Node, Node], Node]:
+        """Return the numbers that a sum is taken of, each with its factor, and what is added to them."""
+        part, calculus, (first, *rest) = self.part, self.calculus, (*node.args, node)
+        if node in self._sums:
+            return self._sums[node]
+        multiples, shift = {node: self.one}, self.zero
+        factor: Node | None = None
+        if not part.varies(node):
+            multiples, shift = {}, self.number(node)
+        elif node.op in ("add", "subtract"):
+            multiples, shift = self._multiples(first)
+            others, other_shift = self._multiples(rest[0])
+            sign = self.graph.constant(1 if node.op == "add" else -1, self.scalar)
+            shift = calculus.add(shift, calculus.times(sign, other_shift))
+            multiples = dict(multiples)
+            for number, other in others.items():
+                other = calculus.times(sign, other)
+                multiples[number] = calculus.add(multiples[number], other) if number in multiples else other
+        elif node.op == "negative":
+            factor = self.graph.constant(-1, self.scalar)
+        elif node.op == "multiply" and not all(map(part.varies, node.args)):
+            first, factor = (first, self.number(rest[0])) if part.varies(first) else (rest[0], self.number(first))
+        elif node.op == "divide" and not part.varies(rest[0]):
+            factor = calculus.over(self.one, self.number(rest[0]))
+        if factor is not None:
+            multiples, shift = self._multiples(first)
+            multiples = {number: calculus.times(factor, other) for number, other in multiples.items()}
+            shift = calculus.times(factor, shift)
+        self._sums[node] = multiples, shift
+        return multiples, shift
 
     def _scale(self, clamp: Clamp, factor: Node) -> Clamp:
         times = self.calculus.times

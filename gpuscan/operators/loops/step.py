@@ -43,6 +43,8 @@ _MAX_CONDITIONS = 64
 # Floats of these bits hold all integers up to here; of 16 bits, bfloat16 does.
 _LARGEST_EXACT = {16: 2**8, 32: 2**24, 64: 2**53}
 
+_EQUALITIES = ("equal", "not_equal")
+
 # A condition, its answer, and the line of the user's code that asked for it.
 _Answer = tuple[Node, bool, str]
 
@@ -413,16 +415,19 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
     """Rewrite ``f(u) if u < v else f(v)``, for any comparison, as ``f(u if u < v else v)``.
 
     Without this, the paths through ``max(low, min(h, high))`` would be joined only at its end, and the inner `min`
-    would not be found. Return other choices unchanged.
+    would not be found. Return other choices unchanged, also those by equality, which are no extrema: they choose by
+    another number where the first ones are equal.
     """
     # A choice between equal numbers is the number itself.
-    if choice.op != "select" or choice.args[0].op not in COMPARISONS:
+    if choice.op != "select" or choice.args[0].op not in COMPARISONS or choice.args[0].op in _EQUALITIES:
         return choice
     condition, yes, no = choice.args
     yes, no = (_spread_conversions(graph, node) for node in (yes, no))
     for u, v in (condition.args, condition.args[::-1]):
         for here, there, a, b in ((no, yes, v, u), (yes, no, u, v)):
             # Try whether `here` is f(a) and `there` is f(b).
+            if any(a in node.args for node in reachable([here]) if node.op in _EQUALITIES):
+                continue
             before = len(graph.nodes)
             if _replace(graph, here, a, b) is there:
                 return _replace(graph, here, a, graph.select(condition, *((b, a) if here is no else (a, b))))
