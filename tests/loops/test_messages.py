@@ -41,6 +41,8 @@ def test_a_condition_on_the_carry_is_named_once() -> None:
 def test_a_condition_on_the_carry_is_told_which_conditions_have_a_form() -> None:
     with pytest.raises(gs.LoopError, match=r"such as x & 127, bounds its steps.*method=\"sequential\""):
         gs.loop_form(lambda s, x: np.where(s + x >= 100, s + x - 100, s + x), I(0), INTEGERS)
+    with pytest.raises(gs.LoopError, match=r"np\.greater_equal on the carry.*A choice by the carry has a form if"):
+        gs.loop_form(lambda s, x: np.where(s >= 10, 0, s + x), I(0), INTEGERS)
     found = gs.loop_form(lambda s, x: np.where(s + (x & 31) >= 100, s + (x & 31) - 100, s + (x & 31)), I(0), INTEGERS)
     assert found.kind == "affine"
 

@@ -37,7 +37,7 @@ from gpuscan.operators.loops import (
     whole_functions,
 )
 from gpuscan.operators.loops.finite_state import TooManyStatesError
-from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, StepPart
+from gpuscan.operators.loops.stage import SIGNS, LeavesClassError, LoopStage, StepPart
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.parameter_array import HostArray
 from gpuscan.operators.source_location import quote_definition
@@ -338,7 +338,10 @@ def _refusal(part: StepPart, refusals: Sequence[LeavesClassError]) -> LoopError:
     spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
     told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
     advice = "Write it with operations of one of the classes in gpuscan.loop's documentation, or pass "
-    if chooses:
+    decides = node.op in SIGNS and any(
+        node in reachable(other.args[:1]) for other in reachable(part.results) if other.op == "select"
+    )
+    if chooses or decides:
         advice = (
             "A choice by the carry has a form if it is a bound, as np.maximum, np.minimum and np.clip are, or if the "
             f"carry takes at most {finite_state.MAX_STATES} values"
