@@ -465,6 +465,16 @@ def test_the_gradients_of_a_loop_are_those_of_finite_differences(reverse: bool) 
         assert torch.autograd.gradcheck(lambda h, x, f=step: gpuscan.torch.loop(f, h, x, reverse=reverse), (init, x))
 
 
+def test_a_loop_of_sums_of_exponentials_has_the_results_of_the_loop() -> None:
+    x = torch.randn(20, generator=torch.Generator().manual_seed(0))
+    carry, ys = gpuscan.torch.loop(lambda h, x: (torch.logaddexp(h - 0.1, x), h), torch.tensor(0.5), x)
+    state = torch.tensor(0.5)
+    for value, y in zip(x, ys, strict=True):
+        torch.testing.assert_close(y, state)
+        state = torch.logaddexp(state - 0.1, value)
+    torch.testing.assert_close(carry, state)
+
+
 def test_a_loop_of_tensors_without_a_form_is_refused() -> None:
     with pytest.raises(gs.LoopError, match=r"np\.tanh"):
         gpuscan.torch.loop(lambda h, x: (torch.tanh(h + x), h), torch.zeros(2), torch.ones(3, 2))

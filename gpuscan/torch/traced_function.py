@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from threading import Lock, current_thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -190,7 +190,7 @@ def _graph_of(
             # Trace with tensors without values: with values of 1, a matrix would be singular.
             tracer = make_fx(
                 function,
-                decomposition_table=core_aten_decompositions(),
+                decomposition_table=_decompositions(),
                 tracing_mode="fake",
                 _allow_non_fake_inputs=True,
             )
@@ -337,6 +337,13 @@ def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[o
         differs = isinstance(own, torch.Tensor) and own.dtype != value.dtype and not own.dtype.is_complex
         wanted.append(to_dtype(arg, numpy_dtype(value.dtype)) if differs and not is_condition else arg)
     return wanted
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., object]]:
+    """Return how operations are composed of others. Loops know np.logaddexp only as it is."""
+    known = torch.ops.aten.logaddexp.default
+    return {operation: composed for operation, composed in core_aten_decompositions().items() if operation != known}
 
 
 # ----- Operations of ATen

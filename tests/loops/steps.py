@@ -342,6 +342,10 @@ CASES = [
     Case("the least pair", "extremum", lambda c, x: min(c, x), (F(0), I(9)), "gaps j"),
     Case("largest by two keys", "staged", largest_by_two_keys, (I(-9), I(0), F(0)), "i j x"),
     Case("largest by conditions", "extremum", largest_by_conditions, (I(-9), I(0)), "i j flag"),
+    # Bounds that pass over missing values
+    Case("peak over gaps", "max-times", lambda h, x: np.fmax(F(0.9) * h, np.abs(x)), F(0), "gaps"),
+    Case("score over gaps", "max-plus", lambda h, x: np.fmax(h - 1, x), F(0), "gaps"),
+    Case("limits over gaps", "clamp", lambda h, x: np.fmin(np.fmax(h / 2, x[0]), x[1]), F(0), "gaps u"),
     # Clamps
     Case("bucket that loses a share", "clamp", bucket, F(1), "positive"),
     Case("bucket that evaporates", "clamp", evaporate, F(1), "positive unit"),

@@ -122,6 +122,14 @@ def test_comparisons_take_the_place_of_nan_as_in_the_loop(name: str, slope: floa
         oracle.check(found, oracle.run(step, init, xs))
 
 
+@pytest.mark.parametrize("init", [F(np.nan), np.array([1, np.nan], F)])
+def test_a_bound_that_takes_the_place_of_a_missing_carry_is_refused(init: Any) -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.fmax"):
+        gs.loop_form(lambda h, x: np.fmax(h / 2, x), init, np.ones((5, 2), F))
+    with pytest.raises(gs.LoopError, match=r"np\.fmax"):
+        gs.loop_form(lambda h, x: np.fmax(h - x, 0 * x), F(1), np.ones((5, 2), F))
+
+
 def test_maps_that_treat_nan_in_different_ways_are_not_chosen_between() -> None:
     for slope in (F(1), F(0.5)):
         with pytest.raises(gs.LoopError, match="treat NaN in different ways"):

@@ -32,7 +32,7 @@ Of floats, only these conditions and terms that cancel are written in another wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -41,11 +41,13 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype
 from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, numpy_function, reachable
 from gpuscan.operators.loops.affine import Inner
+from gpuscan.operators.loops.canonical import pass_over_nan
 from gpuscan.operators.loops.intervals import Interval, Intervals, combine, union
 from gpuscan.operators.loops.stage import SIGNS, Shape, StepPart
 from gpuscan.operators.loops.step import nodes_on
+from gpuscan.operators.parameter_array import arrays_hold
 
 # The most conditions on the input that are tried in both ways.
 _MAX_CONDITIONS = 4
@@ -67,6 +69,7 @@ def find_shapes(part: StepPart) -> Inner | None:
     tree = _decide(part, part.results[0], _MAX_CONDITIONS)
     if not part.states[0].scalar.is_integer:
         result = _join(part.graph, tree, {leaf: _cancel(part.graph, leaf) for leaf in _leaves(tree)})
+        result = _bound_numbers(part, result)
         return None if result is part.results[0] else _with(part, result, {}, (None, None))
     functions = _Functions(part, _leaves(tree))
     shapes = functions.shapes()
@@ -165,6 +168,70 @@ def _cancel(graph: Graph, result: Node) -> Node:
         if node not in new and args != list(node.args):
             (new[node],) = copy_nodes([node], graph, dict(zip(node.args, args, strict=True)))
     return new.get(result, result)
+
+
+def _bound_numbers(part: StepPart, result: Node) -> Node:
+    """Return a result with ``np.maximum(u, v)`` for ``np.fmax(u, v)``, where u is never NaN, and the same with fmin."""
+    graph, varying = part.graph, nodes_on([result], {part.states[0].index})
+    numbers = _find_numbers(part, result)
+    new: dict[Node, Node] = {}
+    for node in reachable([result]):
+        args = [new.get(arg, arg) for arg in node.args]
+        for at, other in ((0, 1), (1, 0)) if node.op in ("fmax", "fmin") else ():
+            is_limit = node.args[other].index not in varying
+            if node not in new and node.args[at] in numbers and (is_limit or node.args[other] in numbers):
+                name = "maximum" if node.op == "fmax" else "minimum"
+                limit = pass_over_nan(graph, args[other], name) if is_limit else args[other]
+                new[node] = graph.apply(name, (args[at], limit), node.scalar)
+        if node not in new and args != list(node.args):
+            (new[node],) = copy_nodes([node], graph, dict(zip(node.args, args, strict=True)))
+    return new.get(result, result)
+
+
+def _find_numbers(part: StepPart, result: Node) -> set[Node]:
+    """Return the nodes that are never NaN if `init` is not, by induction; none if the result may be."""
+    (initial,) = part.initial or (None,)
+    if initial is None or not arrays_hold(_has_no_nan, initial):
+        return set()
+    numbers = {part.states[0]}
+    for node in reachable([result]):
+        if _is_number(node, numbers):
+            numbers.add(node)
+    return numbers if result in numbers else set()
+
+
+def _has_no_nan(values: AnyArray) -> np.bool_:
+    return ~np.any(np.isnan(values))
+
+
+def _is_number(node: Node, numbers: Set[Node]) -> bool:
+    """Return True if a node is not NaN, where some nodes are not."""
+    op, args, known = node.op, node.args, [arg in numbers for arg in node.args]
+    if node.scalar.kind != "float":
+        return True
+    if node.is_constant:
+        return not node.reveal(is_nan)
+    if op in ("fmax", "fmin"):
+        return any(known)
+    if op == "select":
+        condition, _, no = args
+        return known[1] and (known[2] or (condition.op == "isnan" and condition.args[0] is no))
+    if op in ("maximum", "minimum", "negative", "absolute", "sign", "cast"):
+        return all(known)
+    if op in ("add", "subtract", "multiply", "divide"):
+        # Infinities cancel, and an infinity times 0 is NaN.
+        is_harmless = _is_finite if op in ("add", "subtract") else _is_finite_factor
+        constants = [arg for arg in (args[1:] if op == "divide" else args) if arg.is_constant]
+        return all(known) and any(constant.reveal(is_harmless) for constant in constants)
+    return False
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(np.isfinite(value))
+
+
+def _is_finite_factor(value: Any) -> bool:
+    return bool(np.isfinite(value) and value != 0)
 
 
 # ----- Functions of one integer
