@@ -40,6 +40,7 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.classes import Derivation, LoopForm, form_of
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.mobius import MobiusMaps
+from gpuscan.operators.loops.roundings import QuotientMaps, RoundedMaps
 from gpuscan.operators.loops.semirings import ProductMaps
 from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
@@ -58,8 +59,9 @@ _ROUNDINGS = 16
 _DAMPING = 0.5
 # How many numbers are looked at in one go, which stay in a cache.
 _LOOKED_AT = 1 << 15
-# The classes that are exact for all integers, since integers wrap.
+# The classes that are exact for all integers, since integers wrap, but for some compositions.
 _EXACT = frozenset({"affine", "extremum", "bitwise", "fold", "finite-state"})
+_INEXACT = (QuotientMaps, RoundedMaps)
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
 # The largest relative rounding of floats, by their size in bytes: of two bytes, that of bfloat16.
@@ -615,7 +617,8 @@ def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
 
 def _is_checked(step: Step, stage: LoopStage) -> bool:
     scalars = [step.states[index].scalar for index in stage.state_indices]
-    return any(scalar.kind in ("float", "complex") for scalar in scalars) or stage.class_name not in _EXACT
+    is_exact = stage.class_name in _EXACT and not isinstance(stage.composition, _INEXACT)
+    return any(scalar.kind in ("float", "complex") for scalar in scalars) or not is_exact
 
 
 def _is_odds(stage: LoopStage) -> bool:

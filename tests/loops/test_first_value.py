@@ -70,19 +70,26 @@ MEANS: dict[str, tuple[Any, Any]] = {
     "mean over gaps": (lambda h, x: np.where(np.isnan(x), h, np.where(np.isnan(h), x, h + F(0.1) * (x - h))), GAPS),
     "mean with resets": (lambda h, x: np.where(x[1], 5, np.where(np.isnan(h), x[0], F(0.5) * h + x[0])), (GAPS, FLAGS)),
     "begins again": (lambda h, x: np.where(x[1], np.nan, np.where(np.isnan(h), x[0], F(0.5) * h)), (GAPS, FLAGS)),
+    "resets of numbers": (
+        lambda h, x: np.where(np.isnan(h), abs(x[0]), np.where(x[1], 1, h / 2) + x[0]),
+        (GAPS, FLAGS),
+    ),
     "gap as 0": (lambda h, x: np.where(np.isnan(h), 0, h) + x, GAPS),
 }
 
 
 @pytest.mark.parametrize("name", MEANS)
 @pytest.mark.parametrize("dtype", [F, np.float64])
-def test_a_mean_begins_with_the_first_value(name: str, dtype: Any) -> None:
+@pytest.mark.parametrize("first", [np.nan, 2])
+def test_a_mean_begins_with_the_first_value(name: str, dtype: Any, first: float) -> None:
     step, xs = MEANS[name]
     xs = tuple(x if x.dtype == bool else x.astype(dtype) for x in xs) if isinstance(xs, tuple) else xs.astype(dtype)
-    oracle.check_loop(step, dtype(np.nan), xs, "affine")
+    oracle.check_loop(step, dtype(first), xs, "affine")
 
 
-def test_a_mean_begins_with_the_first_value_on_a_device(device: gs.Device) -> None:
-    step, xs = MEANS["mean over gaps"]
-    found = gs.loop(step, F(np.nan), device.asarray(xs))
+@pytest.mark.parametrize("name", ["mean over gaps", "resets of numbers"])
+def test_a_mean_begins_with_the_first_value_on_a_device(device: gs.Device, name: str) -> None:
+    step, xs = MEANS[name]
+    moved = tuple(map(device.asarray, xs)) if isinstance(xs, tuple) else device.asarray(xs)
+    found = gs.loop(step, F(np.nan), moved)
     oracle.check((found.carry.numpy(), found.ys.numpy()), oracle.run(step, F(np.nan), xs))

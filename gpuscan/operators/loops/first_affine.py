@@ -4,6 +4,8 @@ Law: ``h[t] = v[t] if isnan(h[t-1]) else a[t] h[t-1] + b[t]``. A map is (a, b, v
 become ``a2 (a1 h + b1) + b2``, or v2 if b1 is NaN, since that is the state then. NaN becomes v1, and this is mapped by
 the second map: ``v = v2 if isnan(v1) else a2 v1 + b2``. Identity: (1, 0, NaN). Proof: this is the composition of the
 functions, in the two cases of a number and NaN. NaN that the loop makes of opposite infinities is not seen.
+
+A flag says that all numbers become b, such as in a step with a reset. NaN still becomes v, so the map is not constant.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from gpuscan.operators.traced_array import Number
 
 @dataclass(frozen=True)
 class FirstAffineMaps(Composition):
-    """Maps (factor, exponent, b, v).
+    """Maps (factor, exponent, b, v, resets).
 
     Attributes:
         maps: how the maps of numbers are composed.
@@ -41,16 +43,18 @@ class FirstAffineMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         maps = self.maps
         factor, exponent, shift = maps.combine(left[:3], right[:3])
+        _, _, mapped = maps.combine([left[0], left[1], left[3]], right[:3])
+        shift, mapped = (np.where(right[4], right[2], number) for number in (shift, mapped))
         missing = np.isnan(left[2])
-        factor = np.where(missing, np.zeros_like(factor), factor)
-        exponent = np.where(missing, np.zeros_like(exponent), exponent)
+        resets = left[4] | right[4] | missing
+        factor = np.where(resets, np.zeros_like(factor), factor)
+        exponent = np.where(resets, np.zeros_like(exponent), exponent)
         shift = np.where(missing, right[3], shift)
-        mapped = maps.combine([left[0], left[1], left[3]], right[:3])[2]
-        return [factor, exponent, shift, np.where(np.isnan(left[3]), right[3], mapped)]
+        return [factor, exponent, shift, np.where(np.isnan(left[3]), right[3], mapped), resets]
 
     def start(self, state: Numbers) -> list[Number]:
         zero = np.zeros_like(state[0])
-        return [zero, zero.astype(np.int32), state[0], state[0]]
+        return [zero, zero.astype(np.int32), state[0], state[0], np.ones_like(zero).astype(np.bool_)]
 
     def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[3]]
@@ -78,11 +82,14 @@ def derive(part: StepPart) -> LoopStage:
     weight = semiring.one(state) if weight is ONE else weight
     shift = forms.whole_shift(form)
     shift = semiring.zero(state) if shift is None else shift
+    resets = graph.constant(False, BOOL)
+    if form.constant is not None:
+        resets, weight = form.constant, graph.select(form.constant, semiring.zero(state), weight)
     wide = semiring.calculus.wide
-    numbers = (*scale_node(graph, wide(weight)), wide(shift), wide(first))
+    numbers = (*scale_node(graph, wide(weight)), wide(shift), wide(first), resets)
     law = "h[t] = v if h[t-1] is NaN else a h[t-1] + b"
     maps = FirstAffineMaps(ScaledMaps(PlusTimes, loses_infinities(inner, form.constant)))
-    return LoopStage("affine", law, part.state_indices, numbers, form.constant, maps)
+    return LoopStage("affine", law, part.state_indices, numbers, None, maps)
 
 
 def _asks_for_nan(node: Node, state: Node) -> bool:
