@@ -172,10 +172,13 @@ def loop_arguments(
     single: LoopArguments | None = None
     vectors: LoopArguments | None = None
     for carry, given in tries:
-        splits = _splits([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in given], axis)
+        shapes = [_shape_of(leaf) for leaf in given]
+        splits = _splits([leaf.shape for leaf in leaves], shapes, axis)
+        rows = splits
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
-            # The function takes numbers, so all axes of init are rows.
-            splits = [split for split in splits if not any(split[2])]
+            # The function takes numbers, so all axes of init are rows, or all of them are beside all of x.
+            rows = [split for split in splits if not any(split[2])]
+            splits = rows or [split for split in splits if len(split[0]) == 1]
         for split in splits:
             try:
                 arrays = [*leaves, *(leaf for leaf in given if isinstance(leaf, Array))]
@@ -186,7 +189,7 @@ def loop_arguments(
                     single = single or arguments
                 elif graph.meets_vectors:
                     vectors = vectors or arguments
-                elif (whole := _whole_split(splits, split)) is None:
+                elif (whole := _whole_split(splits, split, shapes)) is None:
                     return arguments
                 else:
                     # A function of all numbers of x at a step may mean those of all rows.
@@ -194,7 +197,7 @@ def loop_arguments(
                         return _with_split(f, structure, leaves, carry, given, whole, axis, call_device)
                     return arguments
             except (OperatorError, TypeError) as error:
-                refusals.append(error)
+                refusals += [error] if rows else []
     doubtful = vectors or single
     if doubtful is not None:
         return doubtful
@@ -344,14 +347,16 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
     return one + list(filter(differ, splits))
 
 
-def _whole_split(splits: Sequence[Split], split: Split) -> Split | None:
-    """Return the split with the fewest rows, if this one has more and x has more axes of its own than init; else None.
+def _whole_split(splits: Sequence[Split], split: Split, init: Sequence[tuple[int, ...]]) -> Split | None:
+    """Return the split with the fewest rows, if a split has more rows that init may not have; None otherwise.
 
-    If the step can be traced with it, it is what `jax.lax.scan` computes.
+    That is so if x has more axes of its own than init, or if init has no rows at all. If the step can be traced with
+    the fewest rows, it is what `jax.lax.scan` computes.
     """
     shape, trailing, states = split
     wider = [other for other in splits if len(other[0]) < len(shape) and any(other[2])]
-    if not wider or max(map(len, trailing)) <= max(map(len, states)):
+    has_rows = any(len(whole) > len(state) for whole, state in zip(init, states, strict=True))
+    if not wider or (has_rows and max(map(len, trailing)) <= max(map(len, states))):
         return None
     return min(wider, key=lambda other: (len(other[0]), max(map(len, other[2]))))
 
