@@ -40,8 +40,9 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.classes import Derivation, LoopForm, form_of
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.mobius import MobiusMaps
+from gpuscan.operators.loops.modular import Modular
 from gpuscan.operators.loops.roundings import QuotientMaps, RoundedMaps
-from gpuscan.operators.loops.semirings import ProductMaps
+from gpuscan.operators.loops.semirings import MatrixMaps, ProductMaps
 from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, structure_of, trace_function
@@ -59,9 +60,9 @@ _ROUNDINGS = 16
 _DAMPING = 0.5
 # How many numbers are looked at in one go, which stay in a cache.
 _LOOKED_AT = 1 << 15
-# The classes that are exact for all integers, since integers wrap, but for some compositions.
+# The classes that are exact for all integers, since integers wrap. Remainders and quotients of sums that wrap are not.
 _EXACT = frozenset({"affine", "extremum", "bitwise", "fold", "finite-state"})
-_INEXACT = (QuotientMaps, RoundedMaps)
+_ROUNDED = (QuotientMaps, RoundedMaps)
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
 # The largest relative rounding of floats, by their size in bytes: of two bytes, that of bfloat16.
@@ -618,7 +619,9 @@ def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
 
 def _is_checked(step: Step, stage: LoopStage) -> bool:
     scalars = [step.states[index].scalar for index in stage.state_indices]
-    is_exact = stage.class_name in _EXACT and not isinstance(stage.composition, _INEXACT)
+    maps = stage.composition
+    is_rounded = isinstance(maps, _ROUNDED) or (isinstance(maps, MatrixMaps) and issubclass(maps.semiring, Modular))
+    is_exact = stage.class_name in _EXACT and not is_rounded
     return any(scalar.kind in ("float", "complex") for scalar in scalars) or not is_exact
 
 

@@ -142,10 +142,12 @@ def test_remainders_of_uint64_are_exact_or_refused(start: int) -> None:
         gs.loop_form(lambda h, x: np.where(x < V(5), x, h % V(97) + V(20)), V(start), x)
 
 
-def test_quotients_of_sums_that_wrap_are_those_of_the_loop() -> None:
+def test_quotients_and_remainders_of_sums_that_wrap_are_those_of_the_loop() -> None:
     x = np.random.default_rng(9).integers(0, 2**32, 600, dtype=U)
     check(lambda h, x: (h + x) >> 2, U(3), x, "affine")
     check(lambda h, x: (h + x) // 8 * 8, U(3), x, "affine")
+    check(lambda h, x: (h + x + x) % 97, U(3), x, "affine")
+    check(lambda h, x: (3 * h + 5 * x) % 65521, U(3), x, "affine")
 
 
 def test_a_product_with_a_remainder_keeps_no_first_number_outside() -> None:
