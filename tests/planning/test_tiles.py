@@ -105,12 +105,12 @@ def test_short_columns_are_held_as_a_whole() -> None:
 
 
 def test_gradients_down_columns_take_more_invocations() -> None:
-    """Assert that adapters with small workgroups keep the tile of other scans."""
+    """Assert that adapters with small workgroups keep the invocations of other scans."""
     scan = spec("float32", "float32", rows=1536, row_length=2048, inner=1536)
     gradient = replace(scan, source=spec(*["float32"] * 3).source, field_offsets=(0, 0, 1))
     small = gpu(limits=LIMITS | {"max-compute-invocations-per-workgroup": 256})
     assert column_tile(gradient, gpu()).workgroup_size > column_tile(scan, gpu()).workgroup_size
-    assert column_tile(gradient, small) == column_tile(scan, small)
+    assert column_tile(gradient, small).workgroup_size == column_tile(scan, small).workgroup_size
 
 
 def test_tiles_in_many_chains_of_columns_wait_for_the_one_above() -> None:
