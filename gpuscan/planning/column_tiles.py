@@ -89,20 +89,10 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     chained = tile_of_long_chains(spec, capabilities, chunk, kept)
     if chained is not None and chained.columns * (chained.groups + 2) <= capacity:
         return chained
-    full = (columns, groups) == (h.columns, h.column_groups)
-    slow = 1 in spec.unaligned_columns or (spec.combine.characters >= h.min_slow_characters and kept <= 2)
-    if full and slow and -(-_count_lines(spec, chunk) // columns) >= h.min_slow_chains:
-        groups = h.slow_groups
+    if (columns, groups) == (h.columns, h.column_groups):
+        return tile_of_full_columns(spec, capabilities, chunk, kept, capacity)
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
-    tile = ColumnTile(columns, groups, rows, chunk)
-    if not full:
-        return tile
-    wide = replace(tile, columns=h.wide_columns, rows=h.wide_rows)
-    fits = wide.workgroup_size <= max_invocations(capabilities) and wide.columns * (groups + 2) <= capacity
-    short = kept == 1 and not (spec.segmented or spec.combine.long)
-    if single and short and fits and count_chains(spec, wide) >= h.min_wide_chains:
-        return wide
-    return tile_of_full_columns(spec, capabilities, tile, kept)
+    return ColumnTile(columns, groups, rows, chunk)
 
 
 def _is_large(spec: ScanSpec, h: Heuristics) -> bool:
@@ -275,29 +265,41 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 
 
-def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: ColumnTile, kept: int) -> ColumnTile:
-    """Return the shape that was measured for such items in columns of this length, or the tile if there is none.
+def tile_of_full_columns(
+    spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int, capacity: int
+) -> ColumnTile:
+    """Return the tile of a scan in which no chain is so long that there should be more of them.
 
-    The number of chains decides nothing here, since all parts of an array combine in the same order.
+    All parts of an array take the tile of the whole array, so that they combine in the same order.
 
     Args:
-        tile: the tile for other scans.
+        chunk: the neighbouring columns that an invocation takes.
         kept: the words that an invocation keeps of each row.
+        capacity: the chunks that fit into workgroup memory.
     """
     h = heuristics_for(capabilities.adapter_type)
-    most_words = h.column_register_words
-    words = spec.element.words
+    most_words, words, groups = h.column_register_words, spec.element.words, h.column_groups
+    slow = 1 in spec.unaligned_columns or (spec.combine.characters >= h.min_slow_characters and kept <= 2)
+    if slow and -(-_count_lines(spec, chunk) // h.columns) >= h.min_slow_chains:
+        groups = h.slow_groups
+    rows = rows_that_fit(h.column_rows, most_words // kept, groups, spec.row_length)
+    tile = ColumnTile(h.columns, groups, rows, chunk)
     if spec.neighbour_field:
         groups = h.neighbour_column_groups
         if spec.segmented or words > 2 or tile.columns * groups > max_invocations(capabilities):
             return tile
         most = h.neighbour_register_words // kept
         return replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most, groups, spec.row_length))
+    wide = replace(tile, columns=h.wide_columns, rows=h.wide_rows)
+    fits = wide.workgroup_size <= max_invocations(capabilities) and wide.columns * (groups + 2) <= capacity
+    short = kept == 1 and not (spec.segmented or spec.combine.long)
+    if short and fits and _is_large(spec, h) and count_chains(spec, wide) >= h.min_wide_chains:
+        return wide
     rows = dict(h.deep_column_rows).get(words, 0)
     rows = min(rows, h.max_cut_column_rows) if spec.cuts_columns_alike else rows
     if spec.destination.words > 2 or spec.keep_last_only or not 0 < rows * kept <= most_words:
         return tile
-    height = tile.groups * rows
+    height = groups * rows
     long = spec.row_length >= h.min_deep_column * height
     nearly_full = -spec.row_length % height * h.min_deep_column <= spec.row_length
     return replace(tile, rows=rows) if long or (nearly_full and _is_large(spec, h)) else tile
