@@ -249,26 +249,26 @@ def _order(part: StepPart, update: _Update, news: Mapping[Node, Node]) -> _Order
     combinations = list(itertools.product(_RELATIONS, repeat=len(pairs)))
     taken = [takes(dict(zip(pairs, relations, strict=True))) for relations in combinations]
     floats = [pair for pair in pairs if pair[0].scalar.kind == "float"]
-    for ranks in itertools.permutations(range(len(pairs))):
-        for sides in itertools.product(("less", "greater"), repeat=len(pairs)):
-            for keeps in (True, False):
-                wanted = [_is_better([relations[rank] for rank in ranks], sides, keeps) for relations in combinations]
-                if wanted != taken:
-                    continue
-                ops = [*sides[:-1], sides[-1] if keeps else f"{sides[-1]}_equal"]
-                first = pairs[ranks[0]]
-                if len(pairs) == 1:
-                    takes_nan = bool(floats) and takes({first: "unordered"})
-                elif floats not in ([], [first]) or any(
-                    takes(dict(zip(pairs, relations, strict=True)) | dict.fromkeys(floats, "unordered"))
-                    for relations in combinations
-                    if floats
-                ):
-                    return None
-                else:
-                    takes_nan = False
-                return _Order(tuple((op, *pairs[rank]) for op, rank in zip(ops, ranks, strict=True)), takes_nan)
-    return None
+    sides_of_keys = itertools.product(("less", "greater"), repeat=len(pairs))
+    for ranks, sides, keeps in itertools.product(
+        itertools.permutations(range(len(pairs))), sides_of_keys, (True, False)
+    ):
+        if taken == [_is_better([relations[rank] for rank in ranks], sides, keeps) for relations in combinations]:
+            break
+    else:
+        return None
+    first = pairs[ranks[0]]
+    takes_nan = False
+    if len(pairs) == 1:
+        takes_nan = bool(floats) and takes({first: "unordered"})
+    elif floats not in ([], [first]) or any(
+        takes(dict(zip(pairs, relations, strict=True)) | dict.fromkeys(floats, "unordered"))
+        for relations in combinations
+        if floats
+    ):
+        return None
+    ops = [*sides[:-1], sides[-1] if keeps else f"{sides[-1]}_equal"]
+    return _Order(tuple((op, *pairs[rank]) for op, rank in zip(ops, ranks, strict=True)), takes_nan)
 
 
 def _is_better(relations: list[str], sides: tuple[str, ...], keeps: bool) -> bool:

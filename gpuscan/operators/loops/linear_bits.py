@@ -26,7 +26,7 @@ import numpy as np
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.bit_matrices import Basis, decompose
-from gpuscan.operators.loops.intervals import Interval, Intervals
+from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
@@ -236,7 +236,7 @@ class _Forms(NodeForms[_Form]):
             return int(node.value) & ones
         if node.scalar == BOOL:
             return 1
-        low, high = self._interval(node)
+        low, high = self._intervals[node]
         bound = 2 ** high.bit_length() - 1 if low is not None and high is not None and low >= 0 else ones
         of = self._bits_of_node
         if node.op in ("bitwise_xor", "bitwise_or"):
@@ -254,9 +254,6 @@ class _Forms(NodeForms[_Form]):
         if node.op == "cast" and (args[0].scalar == BOOL or args[0].scalar.kind == "unsigned"):
             return of(args[0]) & ones & bound
         return bound
-
-    def _interval(self, node: Node) -> Interval:
-        return self._intervals[node]
 
     # ----- Operations
 
