@@ -136,7 +136,7 @@ class CallKey:
         if isinstance(value, DeviceArray):
             return self._of_array(value)
         first = len(self.floats)
-        if isinstance(value, _FUNCTIONS) or (callable(value) and _is_called_object(value)):
+        if callable(value) and _is_function(value):
             part = function_key(value, floats=self.floats)
         elif isinstance(value, Operator):
             part = self._of_operator(value, self.floats)
@@ -417,7 +417,7 @@ def launchable(
             if parameters is not None:
                 for option, first in call_key.parameter_starts.items():
                     value = call_arguments[option]
-                    if isinstance(value, _FUNCTIONS) or (callable(value) and _is_called_object(value)):
+                    if callable(value) and _is_function(value):
                         call_arguments[option] = with_parameters(value, parameters, first)
                     elif isinstance(value, Operator):
                         assert value.function is not None
@@ -540,9 +540,9 @@ def _upload_leaves(value: Any, on_device: DeviceArray, stay_short: bool) -> obje
     return value
 
 
-def _is_called_object(value: object) -> bool:
-    """Return True for an object that is called like a function, of a class that the user has written."""
-    return not isinstance(value, (Operator, Numbered)) and is_plain(value)
+def _is_function(value: object) -> bool:
+    """Return True for what is called like a function and may have floats of its own, also for the user's objects."""
+    return isinstance(value, _FUNCTIONS) or (not isinstance(value, (Operator, Numbered)) and is_plain(value))
 
 
 def _is_number(value: object) -> bool:
