@@ -279,11 +279,11 @@ def tile_of_full_columns(
     """
     h = heuristics_for(capabilities.adapter_type)
     most_words, words, groups = h.column_register_words, spec.element.words, h.column_groups
+    tile = ColumnTile(h.columns, groups, 1, chunk)
     slow = 1 in spec.unaligned_columns or (spec.combine.characters >= h.min_slow_characters and kept <= 2)
-    if slow and -(-_count_lines(spec, chunk) // h.columns) >= h.min_slow_chains:
+    if slow and count_chains(spec, tile) >= h.min_slow_chains:
         groups = h.slow_groups
-    rows = rows_that_fit(h.column_rows, most_words // kept, groups, spec.row_length)
-    tile = ColumnTile(h.columns, groups, rows, chunk)
+    tile = replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most_words // kept, groups, spec.row_length))
     if spec.neighbour_field:
         groups = h.neighbour_column_groups
         if spec.segmented or words > 2 or tile.columns * groups > max_invocations(capabilities):
