@@ -176,7 +176,7 @@ def loop_arguments(
         splits = _splits([leaf.shape for leaf in leaves], shapes, axis)
         rows = splits
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
-            # The function takes numbers, so all axes of init are rows, or all of them are beside all of x.
+            # The function takes numbers, so all axes of init are rows if they can be. Otherwise there are no rows.
             rows = [split for split in splits if not any(split[2])]
             splits = rows or [split for split in splits if len(split[0]) == 1]
         for split in splits:
