@@ -41,7 +41,7 @@ def selective_scan(
     state_count, rows = decays.shape[3], batches * groups * channels
     y = empty(context, u.shape, u.dtype)
     last = empty(context, (batches, groups, channels, state_count, 1), u.dtype)
-    chunk = _chunk_length(context, rows, length)
+    chunk = _chunk_length(context, rows * -(-min(state_count, ARRAYS.selective_states) // 4), length)
     chunks = -(-length // chunk)
     # One number each for a scan in one chunk, which has no use for them.
     chunk_ends = empty(context, (chunks, rows, state_count) if chunks > 1 else (1,), u.dtype)
@@ -212,32 +212,33 @@ class _Call:
     series: int = 0
     ends: int = 0
 
-    def steps(self, stage: str, arrays: list[DeviceArray], **given: object) -> list[Step]:
+    def steps(self, stage: str, arrays: list[DeviceArray], channels: int = 0, **given: object) -> list[Step]:
         """Return the dispatches of a stage, for some states after the other.
 
         Args:
             stage: ``"scan"`` or ``"gradient"``.
             arrays: what it binds after the call.
+            channels: the channels of a workgroup; 0 for as many as `selective_invocations` take.
             given: further variables of its template. The shapes give the rest.
         """
-        batches, groups, channels, _, length = self.shape
+        batches, groups, group_channels, _, length = self.shape
         state_count, chunks = self.decays[3], -(-length // self.chunk)
-        values: dict[str, Any] = {"channels": _channels_of_workgroup(channels), "times": ARRAYS.selective_times}
-        values |= given
+        values: dict[str, Any] = {"times": ARRAYS.selective_times} | given
         values |= {"inward_varies": self.inward[-1] > 1, "outward_varies": self.outward[-1] > 1}
-        workgroups = -(-channels // values["channels"]) * groups * batches * chunks
         strides = [_strides(self.decays)[0], *_strides(self.inward), *_strides(self.outward)]
-        numbers = [batches, groups, channels, length, self.chunk, chunks, state_count]
+        numbers = [batches, groups, group_channels, length, self.chunk, chunks, state_count]
         context = arrays[0]._context
         steps: list[Step] = []
         for first in range(0, state_count, ARRAYS.selective_states):
             quads = -(-min(ARRAYS.selective_states, state_count - first) // 4)
-            # In a gradient an invocation takes four states of a channel, and their number is a power of two.
-            states = 4 * (1 << (quads - 1).bit_length() if stage == "gradient" else quads)
+            # An invocation takes four states of a channel, and the number of invocations is a power of two.
+            states = 4 * (1 << (quads - 1).bit_length())
+            of_workgroup = channels or _power_of_two(4 * ARRAYS.selective_invocations // states, group_channels)
+            workgroups = -(-group_channels // of_workgroup) * groups * batches * chunks
             call = uniform_of(context, [*numbers, first, *strides, self.series, self.ends])
             bound = [call, *(array._binding() for array in arrays)]
             adds = first > 0 and values.get("purpose", "outputs") == "outputs"
-            options = values | {"states": states, "adds": adds}
+            options = values | {"states": states, "channels": of_workgroup, "adds": adds}
             template = f"arrays/selective_{stage}.wgsl"
             steps.append(stage_dispatch(context, template, bound, workgroups, prod(self.shape), **options))
         return steps
@@ -263,9 +264,9 @@ def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -
     return stage_dispatch(context, "arrays/selective_carries.wgsl", bound, workgroups, count, **values)
 
 
-def _channels_of_workgroup(channels: int) -> int:
-    """Return a power of two: the most that a workgroup has, or fewer for few channels."""
-    return min(ARRAYS.selective_channels, max(8, 1 << (channels - 1).bit_length()))
+def _power_of_two(most: int, channels: int) -> int:
+    """Return `most`, which is a power of two, or a smaller one, of at least 8, that is enough for few channels."""
+    return min(most, max(8, 1 << (channels - 1).bit_length()))
 
 
 @dataclass(frozen=True)
@@ -306,15 +307,15 @@ def _gradient_tile(context: DeviceContext, channels: int) -> _GradientTile:
     """Return the first of `selective_gradient_tiles` that fits in workgroup memory, or the last one."""
     max_bytes = context.capabilities.limits["max-compute-workgroup-storage-size"]
     for most, *steps in ARRAYS.selective_gradient_tiles:
-        tile = _GradientTile(min(most, _channels_of_workgroup(channels)), *steps)
+        tile = _GradientTile(_power_of_two(most, channels), *steps)
         if tile.nbytes <= max_bytes:
             break
     return tile
 
 
-def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:
-    """Return the steps that an invocation takes: fewer if there are too few rows to fill the device."""
-    wanted = 1 if context.capabilities.adapter_type == "CPU" else -(-ARRAYS.selective_rows // rows)
+def _chunk_length(context: DeviceContext, invocations: int, length: int) -> int:
+    """Return the steps that an invocation takes: fewer if one chunk has too few invocations to fill the device."""
+    wanted = 1 if context.capabilities.adapter_type == "CPU" else -(-ARRAYS.min_selective_invocations // invocations)
     chunks = max(min(wanted, length // ARRAYS.min_selective_chunk), 1)
     unit = ARRAYS.selective_times
     return min(-(-length // (chunks * unit)) * unit, ARRAYS.max_selective_chunk)

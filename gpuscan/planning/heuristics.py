@@ -611,10 +611,10 @@ class ArrayHeuristics:
     # The most states of a selective scan that are computed at a time. A device holds up to eight arrays of this size.
     # Not measured: it is a share of the memory, not a matter of speed.
     max_states: int = 1 << 25
-    # The channels and steps of a workgroup of a selective scan, and the states of an invocation. The tiles of inputs
-    # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has. Not measured: with
-    # fewer, inputs are loaded more often.
-    selective_channels: int = 64
+    # The invocations of a workgroup of a selective scan, each for four states of a channel; the steps that are loaded
+    # together; and the states that are computed at a time. H200, 16 states: (8, 2048, 4096) 1.09 ms, 1.27 with 64
+    # invocations, 1.30 with 128, 1.67 with 32 steps; (1, 1024, 1024) 0.05 ms.
+    selective_invocations: int = 32
     selective_times: int = 16
     selective_states: int = 16
     # For its gradient: the channels, the steps of a tile, the steps of an interval, and the steps that are summed over
@@ -628,9 +628,10 @@ class ArrayHeuristics:
     min_selective_gradient_states: int = 1 << 15
     # The most steps of that gradient, which bound the time that an invocation takes: 45 ms on an H200.
     max_selective_gradient_length: int = 1 << 16
-    # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
-    # which takes a second pass. Not measured: 2^14 invocations fill a GPU.
-    selective_rows: int = 1 << 14
+    # The invocations that a selective scan should have on a GPU. If it has fewer, the steps are cut into chunks, which
+    # takes a second pass. H200, 16 states: (4, 2048, 2048) 0.29 ms with 2^15 and 0.42 with 2^16; (1, 1024, 1024) 0.05,
+    # 0.06 with 2^14, 0.09 with 2^13; (1, 64, 65536) 0.17, 0.24, 0.41; (2, 1024, 4096) with 4 states 0.16, 0.20, 0.34.
+    min_selective_invocations: int = 1 << 15
     # The least and the most steps of such a chunk. Not measured: they bound the time of an invocation, and its loops.
     min_selective_chunk: int = 128
     max_selective_chunk: int = 1 << 13
