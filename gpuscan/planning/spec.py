@@ -359,7 +359,8 @@ def scan_spec(
         argument = bundle_of((*problem.element.fields, *neighbour)) if neighbour else problem.element
         kind = "Stored" if neighbour else "Element"
         after = _map_code(problem.after, argument, "after", native, argument_type=kind, result_type="Result", **options)
-    inner = problem.inner if scans_columns(problem) else 1
+    # An array without elements is one row without elements.
+    rows, inner = (problem.rows, problem.inner if scans_columns(problem) else 1) if problem.size else (1, 1)
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
@@ -368,8 +369,8 @@ def scan_spec(
         combine=_combine_code(problem.operator, problem.element, native, **options),
         before=before,
         after=after,
-        rows=problem.rows,
-        row_length=problem.row_length,
+        rows=rows,
+        row_length=problem.row_length if problem.size else 0,
         inner=inner,
         rows_in_place=rows_in_place,
         reverse=problem.reverse,

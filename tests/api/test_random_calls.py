@@ -7,6 +7,7 @@ succeeds, nothing stays in use on the device, and the device goes on.
 from __future__ import annotations
 
 import gc
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from tests.api.random_calls import STRANGE_MAPS, STRANGE_OPERATORS, Call, calls, rarely
+from tests.harness.devices import as_gpu
 from tests.harness.scans import record_and_submit
 from tests.oracle import Array
 from tests.strategies import numbers
@@ -286,12 +288,20 @@ def check_plan(device: gs.Device, given: list[Any], options: dict[str, Any], whe
 
 def test_plans_of_nothing(device: gs.Device) -> None:
     """Assert that empty plans run, and record no command."""
-    for shape, dtype, axis in [((0,), "int64", 0), ((0, 5), "int32", 0), ((5, 0), "uint8", 1)]:
-        plan = device.plan(shape, dtype, axis=axis)
+    cases = [
+        ((0,), "int64", 0),
+        ((0, 5), "int32", 0),
+        ((5, 0), "uint8", 1),
+        ((0, 5), "uint8", 1),
+        ((2, 0, 5), "int32", 1),
+    ]
+    for (shape, dtype, axis), planner in itertools.product(cases, (device, as_gpu(device))):
+        planner.plan(shape, dtype, axis=axis, reverse=True)
+        plan = planner.plan(shape, dtype, axis=axis)
         assert plan(np.zeros(shape, dtype)).shape == shape
-        assert plan(device.asarray(np.zeros(shape, dtype))).shape == shape
-        source, target = (device.asarray(np.full(4, 7, dtype)) for _ in range(2))
-        record_and_submit(device.wgpu_device, plan, source, target)
+        assert plan(planner.asarray(np.zeros(shape, dtype))).shape == shape
+        source, target = (planner.asarray(np.full(4, 7, dtype)) for _ in range(2))
+        record_and_submit(planner.wgpu_device, plan, source, target)
         np.testing.assert_array_equal(target.numpy(), np.full(4, 7))
 
 
