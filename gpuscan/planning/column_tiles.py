@@ -38,7 +38,10 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tr
     tile = _tile_of_scan(spec, capabilities)
     if capabilities.adapter_type == "CPU":
         return tile
-    tile = _with_busy_lanes(tile, _count_lines(spec, tile.chunk), heuristics_for(capabilities.adapter_type))
+    h = heuristics_for(capabilities.adapter_type)
+    # Small arrays of any number of columns share their kernels.
+    if _is_large(spec, h):
+        tile = _with_busy_lanes(tile, _count_lines(spec, tile.chunk), h)
     exchanges = subgroups and bool(spec.unaligned_columns)
     return replace(tile, subgroup_size=capabilities.subgroup_size) if exchanges else tile
 
