@@ -58,6 +58,11 @@ def all_adapters() -> list[wgpu.GPUAdapter]:
     return list(find_adapters())
 
 
+def usable_adapters() -> list[wgpu.GPUAdapter]:
+    """Return the adapters that `gpuscan probe` lists: the ones that their drivers open."""
+    return list(filter(can_open, all_adapters()))
+
+
 def small_binding(adapter: wgpu.GPUAdapter) -> int:
     """Return a limit on the bytes of a binding that is small, and takes a piece of any scan on the adapter."""
     return 1 << 20 if adapter.info["adapter_type"] == "CPU" else 8 << 20

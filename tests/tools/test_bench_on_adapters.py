@@ -27,6 +27,7 @@ from gpuscan.tools.bench.peers import CALLS, need
 from gpuscan.tools.bench.timing import STEPS, TICKS, VECTOR_BYTES, WALL, WORKGROUP_SIZE, GpuTimer, copy_recording
 from gpuscan.tools.bench.tune import candidates, collect_tuned, search
 from gpuscan.tools.output import STDOUT
+from tests.harness.devices import small_binding
 from tests.oracle import strategies_on
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
@@ -91,7 +92,7 @@ def test_too_large_for_a_buffer_is_a_row(adapter: wgpu.GPUAdapter) -> None:
 
 def test_arrays_that_exceed_a_binding(adapter: wgpu.GPUAdapter) -> None:
     """Measure scans and the copy in parts, each of what a binding holds."""
-    limit = 1 << 20
+    limit = small_binding(adapter)
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": limit})
     timer = GpuTimer(small, warm_seconds=0.0, repeats=3)
     case = replace(SUMS, length=limit // 4 * 2 + 1001)

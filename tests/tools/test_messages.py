@@ -12,12 +12,12 @@ import pytest
 
 from gpuscan import cli
 from gpuscan._start import INTERRUPTED
-from gpuscan.device.adapters import find_adapters
 from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.output import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_of
 from gpuscan.tools.run_command import in_command_words
+from tests.harness.devices import usable_adapters
 from tests.tools.command_line import fails, run
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
@@ -121,7 +121,8 @@ def test_exit_codes_of_errors(monkeypatch):
 def test_the_device_cpu_is_ambiguous(files, capsys, device):
     """Ask for NumPy or a software adapter by name."""
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--device", device)
-    assert (code, "--device numpy" in err, "llvmpipe" in err) == (2, True, True)
+    assert (code, "--device numpy" in err) == (2, True)
+    assert all(adapter.summary in err for adapter in usable_adapters())
     code, err = fails(capsys, "shader", "--device", device)
     assert (code, "--device numpy" in err) == (2, False)
 
@@ -179,4 +180,4 @@ def test_numbers_are_those_of_the_probe(capsys, monkeypatch):
     """List the adapters with their numbers."""
     code, err = fails(capsys, "shader", "--device", "99")
     assert code == 2
-    assert all(f"{index}: {adapter.summary}" in err for index, adapter in enumerate(find_adapters()))
+    assert all(f"{index}: {adapter.summary}" in err for index, adapter in enumerate(usable_adapters()))

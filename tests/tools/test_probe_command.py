@@ -7,8 +7,8 @@ import json
 import pytest
 
 import gpuscan
-from gpuscan.device.adapters import find_adapters
 from gpuscan.planning.strategies import STRATEGIES
+from tests.harness.devices import usable_adapters
 from tests.tools.command_line import run
 
 
@@ -19,10 +19,10 @@ def test_probe_names_every_adapter(capsys, monkeypatch):
     code, out, err = run(capsys, "probe")
     assert (code, err) == (0, "")
     assert all(len(line) <= 80 for line in out.splitlines())
-    for index, adapter in enumerate(find_adapters()):
+    for index, adapter in enumerate(usable_adapters()):
         assert f"{index}: {adapter.info['device']}" in out
     for title in ("driver", "backend", "subgroups", "progress", "strategy", "elements", "limits"):
-        assert out.count(f"│ {title} ") == len(find_adapters())
+        assert out.count(f"│ {title} ") == len(usable_adapters())
 
 
 @pytest.mark.usefixtures("skip_without_adapters")
@@ -67,7 +67,7 @@ def test_probe_as_data(capsys):
     code, out, err = run(capsys, "probe", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert [each["summary"] for each in found] == [adapter.summary for adapter in find_adapters()]
+    assert [each["summary"] for each in found] == [adapter.summary for adapter in usable_adapters()]
     for each in found:
         assert each["strategy"] in STRATEGIES
         assert each["reason"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpuscan
-from gpuscan.device.adapters import find_adapters
+from tests.harness.devices import usable_adapters
 from tests.harness.processes import python
 from tests.tools.command_line import ARRAY, fails, run
 
@@ -106,7 +106,7 @@ def test_scan_of_compensated_sums(files, capsys):
 
 def test_scan_by_number(files, capsys):
     """Take the adapter with this number in `gpuscan probe`."""
-    for index in range(len(find_adapters())):
+    for index in range(len(usable_adapters())):
         assert run(capsys, "scan", "in.npy", f"{index}.npy", "--axis", "0", "--device", str(index))[0] == 0
         np.testing.assert_array_equal(np.load(f"{index}.npy"), np.cumsum(ARRAY, axis=0))
 

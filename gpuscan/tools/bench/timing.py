@@ -115,8 +115,9 @@ class GpuTimer:
         self._heat: Recording | None = None
         self._heat_runs = HEAT_TRIALS
         if device.capabilities.adapter_type != "CPU":  # a CPU adapter needs none
-            source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage.STORAGE) for _ in range(2))
-            self._heat = copy_recording(device, source, target, HEAT_BYTES)
+            size = min(HEAT_BYTES, device._context.binding_limit)
+            source, target = (self._gpu.create_buffer(size=size, usage=usage.STORAGE) for _ in range(2))
+            self._heat = copy_recording(device, source, target, size)
             self._heat_runs = self._count_heat_runs()
         if self.clock == TICKS:
             self._queries = self._gpu.create_query_set(type="timestamp", count=2 * repeats)
