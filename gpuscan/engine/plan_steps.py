@@ -115,7 +115,7 @@ def steps_of_plan(
         length: a length that only the GPU knows, at most the plan's.
         clear: False to keep the results that an earlier run stored in words that are shared.
     """
-    piece_position = piece_position or (plan.row_length, 0, 0)
+    piece_position = piece_position or plan.position
     context.tile_state.check(plan)
     state, epoch, params, offset, _ = context.begin(describe_run(plan, piece_position))
     steps: list[Step] = []

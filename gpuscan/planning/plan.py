@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd
 
 from gpuscan.elements import intern_value
 from gpuscan.errors import GpuscanError
@@ -64,6 +65,8 @@ class ScanPlan:
         stages: the dispatches, in order.
         spin_rounds: the bound of a wait, in rounds of the kernel's spins.
         inner: the number of rows that are interleaved in memory.
+        padding: the elements past the end of the array with which a scan from its end begins; see `padding_of`. They
+            are among the `length` elements.
     """
 
     strategy: str
@@ -75,15 +78,26 @@ class ScanPlan:
     stages: tuple[Stage, ...]
     spin_rounds: int
     inner: int = 1
+    padding: int = 0
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """The length of a row, the number of the row of the first element, and the elements of that row before it.
+
+        Padding before the first row counts as rows with negative numbers.
+        """
+        if not self.padding:
+            return self.row_length, 0, 0
+        rows = -(-self.padding // self.row_length)
+        return self.row_length, -rows % (1 << 32), rows * self.row_length - self.padding
 
     def without_sizes(self) -> ScanPlan:
         """Return the plan with the numbers of this call instead of its sizes. Messages about its run name them."""
-        if not has_size((self.length, self.tiles, self.row_length, self.inner)):
+        sizes = {name: getattr(self, name) for name in ("length", "tiles", "row_length", "inner", "padding")}
+        if not has_size(sizes.values()):
             return self
-        numbers = concrete((self.length, self.tiles, self.row_length, self.inner))
-        length, tiles, row_length, inner = numbers
         stages = tuple([replace(stage, grid=concrete(stage.grid)) for stage in self.stages])
-        return replace(self, length=length, tiles=tiles, row_length=row_length, inner=inner, stages=stages)
+        return replace(self, stages=stages, **{name: concrete(size) for name, size in sizes.items()})
 
     @property
     def posts(self) -> bool:
@@ -166,7 +180,9 @@ def plan_scan(
     Raises:
         GpuscanError: the array is longer than 32-bit indices reach.
     """
-    length = spec.length if piece is None else piece
+    placement = placement or Placement()
+    padding = padding_of(spec, placement) if piece is None else 0
+    length = spec.length + padding if piece is None else piece
     if length >= LENGTH_LIMIT:
         raise GpuscanError(
             f"{length} elements were asked for in one piece; 32-bit indices reach {LENGTH_LIMIT - 1}. "
@@ -195,7 +211,7 @@ def plan_scan(
         strategy="alone" if alone else strategy,
         spec=spec.shader_spec,
         tile=tile,
-        access=access_of(spec, tile, length, placement or Placement(), capabilities),
+        access=access_of(spec, tile, length, placement, capabilities),
         target=target_of(capabilities, keeps_nan=spec.everywhere and spec.reads_nan),
         wait_policy=wait_policy,
         test_build=test_build,
@@ -227,6 +243,7 @@ def plan_scan(
         ),
         spin_rounds=rounds,
         inner=spec.inner,
+        padding=padding,
     )
 
 
@@ -326,6 +343,19 @@ def access_of(
         recomputes_scan=recomputes_scan(spec, capabilities)
         and not (single_elements or tile.single_lead or spec.everywhere or isinstance(tile, ColumnTile)),
     )
+
+
+def padding_of(spec: ScanSpec, placement: Placement) -> int:
+    """Return with how many elements past the end of the array a scan of rows from its end begins.
+
+    Its chunks are whole vectors then, also if the array does not end with a vector. The elements are in the memory that
+    follows an array of gpuscan's own. No row begins before the first element of the array, so they reach no result.
+    """
+    if not spec.reversed_together or placement.width < ACCESS_WORDS or placement.exact or any(placement.views):
+        return 0
+    fields = (*spec.source.fields, *spec.destination.fields)
+    unit = max(ACCESS_BYTES // gcd(ACCESS_BYTES, field.storage_bytes) for field in fields)
+    return -spec.length % unit
 
 
 def access_width(spec: ScanSpec, length: int) -> int:
