@@ -63,7 +63,8 @@ TESTS_WITH_PLANS_OF_GPUS = (
         for name in (
             *("array_indices", "bundles", "compact", "compensated", "counting", "cumulative_sums", "cut_plans", "cuts"),
             *("element_types", "group_reductions", "groups", "indexed_maps", "labels", "linear_attention"),
-            *("linear_recurrence", "log_sums", "map", "maps", "narrow_arrays", "new_shapes", "numpy_protocols"),
+            *("linear_recurrence", "log_sums", "map", "maps", "masks", "narrow_arrays", "new_shapes"),
+            "numpy_protocols",
             *("offsets_on_devices", "plan", "random_calls", "random_operators", "reduce", "reduce_by_key"),
             *("reproducible", "results_in_views", "scan_vjp", "segment_reductions", "segments", "selecting", "sort"),
             *("state_space", "structured", "totals", "transfers", "unique", "views"),

@@ -65,8 +65,9 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
     Basic indexing, transposes and reshapes return views, and all functions take views. A view shares the buffer of its
     array, so ``a[1:, ::2] = 0`` writes to `a`.
 
-    NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` run on the device, each call in a kernel
-    of its own. A function that cannot run there raises a TypeError that names ``.numpy()``.
+    NumPy's operators, ufuncs and functions such as `np.cumsum` run on the device, each call in a kernel of its own. The
+    kernel of `np.where` also computes masks such as ``a > 0``. A function that cannot run there raises a TypeError that
+    names ``.numpy()``.
 
     The memory is reused when the array and all its views are gone. Keep an array alive until your own commands that use
     its buffer are submitted; `Plan.record` does that for you.

@@ -305,6 +305,7 @@ def launchable(
     array_operands: bool = False,
     integers: frozenset[str] = frozenset(),
     counts: Container[int | str] = (),
+    gives_masks: bool = False,
 ) -> F:
     """Let a function launch the program of an earlier call with the same key, if there was one.
 
@@ -320,6 +321,7 @@ def launchable(
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
             In a bundle that holds arrays on a device, the others are uploaded for all parameters but `out`.
         upload: uploads the other arguments in NumPy that have to be checked or converted before.
+        gives_masks: True if a result of bools may be a mask for `np.where`, so that the run that computes it is held.
     """
     parameters = inspect.signature(function).parameters
     defaults = {
@@ -445,7 +447,9 @@ def launchable(
         # they are remembered for each key.
         functions = (whole, *call_key.lengths) if call_key.has_operands else tuple(call_key.functions)
         sizes = (*call_key.sizes, *call_key.lengths, *call_key.integer_sizes)
-        return launch_or_record(context, whole, sizes, arrays, compute, options.get("out"), call_key.floats, functions)
+        held = arguments if gives_masks else None
+        out = options.get("out")
+        return launch_or_record(context, whole, sizes, arrays, compute, out, call_key.floats, functions, held)
 
     return call  # type: ignore[return-value]
 

@@ -24,7 +24,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, find_target, not_on_device, operand_type
+from gpuscan.api.ufuncs import apply_ufunc, find_target, not_on_device, operand_type, select_by_held
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -687,6 +687,8 @@ _LAUNCHES: dict[object, Callable[..., object]] = {
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
     if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
         return apply_function(function, args, options)
+    if function is np.where and (selected := select_by_held(args)) is not None:
+        return selected
     launch = _LAUNCHES.get(function, _launch)
     if launch is _with_arrays or launch is _with_integers:
         at, name = find_target(_FORMS[function])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,16 +17,18 @@ from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
+from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import in_out
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, number_in, upload_number
 from gpuscan.device.device_array import is_number as is_number_type
+from gpuscan.engine.kept_programs import launch_before
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameter_array import as_half, check_exponent, is_float_parameter
-from gpuscan.operators.parameters import INTEGERS, Parameter, reveal, spelling
+from gpuscan.operators.parameters import INTEGERS, NUMBERS, Parameter, reveal, spelling
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, native, resolve_axes, resolve_axis
 
@@ -135,16 +137,8 @@ def _call_ufunc(
     floats = any(isinstance(value, float) or is_float_parameter(value) for value in given)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*given)
-    values: list[Any] = [
-        _as_operand(ufunc, value, given, None if loop is None else loop[position])
-        if type(value) is Parameter
-        else value
-        for position, value in enumerate(given)
-    ]
-    values = [_as_argument(ufunc, value, values) for value in values]
+    values = _as_operands(ufunc, given, loop)
     leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
-    if dtype is None and all(leaf.dtype == np.float16 for leaf in leaves):
-        values = [as_half(value) for value in values]
     if loop is not None:
         # The CPU converts its arrays, which may have dtypes that no device has.
         loop_dtypes = [loop_dtype for loop_dtype, value in zip(loop, values, strict=True) if not is_number(value)]
@@ -172,6 +166,20 @@ def _call_ufunc(
     return map_leaves(
         function, leaves, common_shape([leaf.shape for leaf in leaves]), find_call_device(leaves, None), out
     )
+
+
+def _as_operands(ufunc: np.ufunc, given: Sequence[Any], loop: Sequence[AnyDType] | None = None) -> list[Any]:
+    """Return the arrays and numbers that a ufunc is called with, as its kernel takes them."""
+    values: list[Any] = [
+        _as_operand(ufunc, value, given, None if loop is None else loop[position])
+        if type(value) is Parameter
+        else value
+        for position, value in enumerate(given)
+    ]
+    values = [_as_argument(ufunc, value, values) for value in values]
+    if loop is None and all(is_number(value) or native(value).dtype == np.float16 for value in values):
+        values = [as_half(value) for value in values]
+    return values
 
 
 def _find_loop(ufunc: np.ufunc, name: str, values: Sequence[object], dtype: AnyDType) -> tuple[AnyDType, ...]:
@@ -430,10 +438,105 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     return given.astype(np.int64)
 
 
+# ----- Masks
+
+# The types of numbers that kernels take as they are.
+_NUMBERS = NUMBERS | {bool, np.bool_}
+# A number, an array, or a ufunc with its operands, which are expressions again.
+_Expression: TypeAlias = Any
+
+
+def select_by_held(arguments: Sequence[object]) -> object:
+    """Return the result of `np.where` by one kernel, which computes masks of held runs itself.
+
+    Args:
+        arguments: the arguments of `np.where`.
+
+    Returns:
+        None if the condition is no mask of a held run, if it was used before, or if one kernel cannot compute all.
+    """
+    mask: Any = arguments[0]
+    if len(arguments) != 3 or type(mask) is not Array or mask._owner is None or mask._owner.held_run is None:
+        return None
+    held_run = mask._owner.held_run
+    call = held_run.call
+    terms: list[object] = []
+    # A mask that was used once and is still there will be needed. Then it is faster to read it than what it is made of.
+    if call is None or held_run.used or not _add_terms(arguments, terms):
+        return None
+    return launch_before(mask._context, held_run, call, partial(_launch_select, tuple(terms)))
+
+
+def _add_terms(values: Sequence[Any], terms: list[object]) -> bool:
+    """Add numbers, arrays and the held calls of masks to terms: each ufunc, and then its operands.
+
+    Returns:
+        False if one of the values is something else, such as a view of a mask that is held.
+    """
+    for value in values:
+        value_type = type(value)
+        held_run = value._owner.held_run if value_type is Array and value._owner is not None else None
+        call: Any = None if held_run is None else held_run.call
+        if call is not None:
+            (ufunc, _, inputs, options), shape = call
+            whole = value._shape == shape and value._strides is None and not value.offset and value._dtype == np.bool_
+            terms.append(ufunc)
+            if not whole or options or not _add_terms(inputs, terms):
+                return False
+        elif value_type is Array or value_type in _NUMBERS:
+            terms.append(value)
+        else:
+            return False
+    return True
+
+
+def _select(terms: Sequence[object]) -> object:
+    """Return the result of `np.where` with the arguments that are written as these terms, by one kernel."""
+    following = iter(terms)
+    operands: list[object] = []
+
+    def read() -> _Expression:
+        """Return the expression of the next terms."""
+        term = next(following)
+        return (term, [read() for _ in range(term.nin)]) if isinstance(term, np.ufunc) else term
+
+    def place(expression: _Expression) -> _Expression:
+        """Return an expression with the places of its arrays and numbers among the operands."""
+        if type(expression) is tuple:
+            ufunc, inputs = expression
+            # A number that meets a mask is not converted.
+            inputs = list(map(reveal, inputs)) if tuple in map(type, inputs) else _as_operands(ufunc, inputs)
+            return ufunc, list(map(place, inputs))
+        operands.append(expression)
+        return len(operands) - 1
+
+    given = [read(), read(), read()]
+    # An error shall name the shapes of the arguments.
+    common_shape([_shape_of(expression) for expression in given if not is_number(expression)])
+    placed = list(map(place, given))
+    try:
+        return map_arrays(lambda *numbers: np.where(*_evaluate(placed, numbers)), *operands)
+    except OperatorError as error:
+        raise not_on_device("np.where", str(error).partition("\n")[0]) from error
+
+
+def _shape_of(expression: _Expression) -> tuple[int, ...]:
+    if type(expression) is tuple:
+        return common_shape(list(map(_shape_of, expression[1])))
+    return () if is_number(expression) else expression.shape
+
+
+def _evaluate(placed: Sequence[_Expression], numbers: Sequence[Any]) -> list[Any]:
+    """Return the values of expressions with the places of their operands among these numbers."""
+    return [part[0](*_evaluate(part[1], numbers)) if type(part) is tuple else numbers[part] for part in placed]
+
+
+_TERMS = frozenset({"terms"})
+_launch_select = launchable(_select, operands=_TERMS, integers=_TERMS)
 _OPERANDS = frozenset({"inputs", "options"})
 _launch_along_axis = launchable(apply_ufunc, operands=_OPERANDS, integers=frozenset({"options"}))
 _INPUTS = frozenset({"inputs"})
-_launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=_INPUTS, integers=_INPUTS)
+_launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=_INPUTS, integers=_INPUTS, gives_masks=True)
 _launch_with_integers = launchable(apply_ufunc, operands=_OPERANDS, integers=_INPUTS)
 
 

@@ -17,6 +17,8 @@ from gpuscan.planning.heuristics import GPU
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.device.deferred_runs import HeldRun
+
 # The size in bytes of the smallest buffer.
 MIN_BYTES = 256
 # Arrays are bound in multiples of this many bytes, since shaders read and write vectors of four words.
@@ -57,6 +59,9 @@ def size_class(nbytes: int) -> int:
 class Allocation:
     """A buffer of a pool. It goes back to the pool once nothing refers to the allocation."""
 
+    # The run that writes to it, if that was held. Nothing else keeps the run alive.
+    held_run: HeldRun | None = None
+
     def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int, usage_and_size: tuple[int, int]) -> None:
         self.buffer = buffer
         # The bytes that were asked for; the buffer may be larger.
@@ -84,8 +89,10 @@ class SizedAllocation:
 
     Attributes:
         base: the allocation itself.
-        buffer, nbytes, usage_and_size: as in `Allocation`.
+        buffer, nbytes, usage_and_size, held_run: as in `Allocation`.
     """
+
+    held_run = None
 
     def __init__(self, base: Allocation, nbytes: int, usage_and_size: tuple[int, int]) -> None:
         self.base, self.buffer, self.nbytes, self.usage_and_size = base, base.buffer, nbytes, usage_and_size
@@ -107,6 +114,9 @@ class BufferPool:
         keeps_as_used: True to keep as many free bytes as are in use, if that is more than `max_free_bytes`.
         flush: submits the runs that the device's queue holds, which may use a free buffer. It is called before buffers
             are destroyed.
+
+    Attributes:
+        lock: held while buffers are taken, given back or destroyed.
     """
 
     def __init__(
@@ -123,7 +133,7 @@ class BufferPool:
         self._max_free_bytes = max_free_bytes
         self._keeps_as_used = keeps_as_used
         self._flush = flush
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         # The free buffers by id, the least recently used first.
         self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()
         self._by_class: dict[tuple[int, int], list[int]] = {}
@@ -151,7 +161,7 @@ class BufferPool:
                 'device="numpy", or open the device with a larger limit "max-buffer-size". For scans, pass a NumPy '
                 "array, which gpuscan.scan takes piece by piece, or pass chunks to gpuscan.scan_chunks"
             )
-        with self._lock:
+        with self.lock:
             self._collect()
             (buffer,) = self._take([(usage, self.size_of(nbytes))])
             return buffer
@@ -162,12 +172,12 @@ class BufferPool:
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
-        with self._lock:
+        with self.lock:
             self._give([(buffer, (buffer.usage, buffer.size))])
 
     def take_all(self, usages_and_sizes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
         """Return a buffer for each pair of usage and `size_of`, as `take` does; all of them or none."""
-        with self._lock:
+        with self.lock:
             if self.dropped or self.forgotten:
                 self._collect()
             return self._take(usages_and_sizes)
@@ -180,12 +190,12 @@ class BufferPool:
             for buffer in buffers:
                 self.discard(buffer)
             return
-        with self._lock:
+        with self.lock:
             self._give(zip(buffers, usages_and_sizes, strict=False))
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
         """Destroy a buffer from `take` that cannot be used again, for example because it is still mapped."""
-        with self._lock:
+        with self.lock:
             del self._taken[id(buffer)]
             self._in_use -= buffer.size
             self._allocations -= 1
@@ -202,21 +212,21 @@ class BufferPool:
         if nbytes > self.largest:
             self.take(nbytes, usage)  # which raises the error
         usage_and_size = usage, min(size_class(nbytes), self.largest)
-        with self._lock:
+        with self.lock:
             self._collect()
             (buffer,) = self._take([usage_and_size])
         return Allocation(self, buffer, nbytes, usage_and_size)
 
     def cleanup(self) -> None:
         """Destroy the free buffers, so that other programs can use their memory."""
-        with self._lock:
+        with self.lock:
             self._collect()
             for key in list(self._free):
                 self._destroy(key)
 
     def usage(self) -> MemoryUsage:
         """Return how much memory the pool holds."""
-        with self._lock:
+        with self.lock:
             self._collect()
             return MemoryUsage(self._in_use, self._reserved, self._allocations)
 
@@ -272,6 +282,8 @@ class BufferPool:
         try:
             buffer = self._device.create_buffer(size=size, usage=usage)
         except MemoryError:
+            # Held runs keep what they read.
+            self._flush()
             self.cleanup()
             try:
                 buffer = self._device.create_buffer(size=size, usage=usage)

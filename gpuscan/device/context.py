@@ -285,6 +285,8 @@ class DeviceContext:
             nbytes: the bytes that they read, by which their time is estimated.
             deferrable: True to submit them with what comes next, if short. All buffers must come from the pool.
         """
+        if self.queue.held:
+            self.queue.settle()
         if self.encoder is not None:
             encode(self, self.encoder, steps)
             return
@@ -312,6 +314,11 @@ class DeviceContext:
         encode(self, encoder, steps)
         with self.pause_recording():
             self.queue.submit(encoder)
+
+    def submit_unrecorded(self, steps: Sequence[Step], nbytes: int) -> None:
+        """Submit steps at once that are no part of what is being recorded."""
+        with self.pause_recording():
+            self.submit(steps, nbytes, deferrable=False)
 
     @contextmanager
     def skip_dispatches_if(self, switch: Binding) -> Iterator[None]:

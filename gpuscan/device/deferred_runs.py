@@ -3,14 +3,19 @@
 A submission takes longer than a short scan: 36 to 150 us on machines with an H200. So runs wait until the GPU needs
 longer for them than their submission takes. Deferred runs go to the GPU before anything else that is submitted to the
 device, also by a caller's own program, so no one sees the difference.
+
+Runs that write masks are held: `np.where` can compute a mask again from what its run reads, and most masks are gone
+after that. Held runs are submitted before anything else, unless their results are gone by then.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import call
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -31,6 +36,8 @@ R = TypeVar("R")
 BoundDispatch = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroup", "tuple[int, int, int] | Binding", "int | None"]
 # What a queue defers: dispatches, clears and copies, in order.
 Command = BoundDispatch | Clear | Copy
+# The most runs that are held. With their arrays, a kernel of all of them binds no more than every device can bind: 8.
+MAX_HELD = 3
 # The methods of the package's queue that may use what a deferred run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
 
@@ -48,8 +55,34 @@ class Recorder(Protocol):
         """Stop: the call does what a program cannot do again."""
 
 
+class HeldRun:
+    """A run that is submitted before the next one that is not held. It writes new memory, and is dropped with it.
+
+    Attributes:
+        call: the call, whose arguments the run reads.
+        submit: submits the run.
+        program: what keeps the constants that it reads.
+        used: True if another run has computed the result again.
+
+    The call, `submit` and the program are None once the run is submitted.
+    """
+
+    __slots__ = ("__weakref__", "call", "program", "submit", "used")
+
+    call: object
+    submit: Callable[[], object] | None
+    program: object
+    used: bool
+
+
 class DeferringQueue(ABC):
-    """Base of the queues of a device: a list of runs to submit, in order, before anything else."""
+    """Base of the queues of a device: a list of runs to submit, in order, before anything else.
+
+    Attributes:
+        held: refers to the held runs.
+        lock: held from the moment at which runs are taken off the list until they are submitted, so that no other
+            submission comes between. A signal handler of the same thread may submit, too.
+    """
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
@@ -68,9 +101,10 @@ class DeferringQueue(ABC):
         # The bytes of deferred runs from which on they are submitted.
         self._most_deferred_bytes = 0.0
         self._note_submission(TRANSFERS.submission_seconds, 1)
-        # Held from the moment at which runs are taken off the list until they are submitted, so that no other
-        # submission comes between. A signal handler of the same thread may submit, too.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        self.held: list[weakref.ref[HeldRun]] = []
+        # True while the held runs are being submitted.
+        self._settling = False
         # True while this class itself calls a method of the package's queue.
         self._submitting = False
         # The call that is being recorded, if there is one. A program of it has no waits, uploads or commands of others.
@@ -142,6 +176,34 @@ class DeferringQueue(ABC):
         if self._deferred_runs >= TRANSFERS.deferred_runs or self._deferred_bytes >= self._most_deferred_bytes:
             self.flush()
 
+    def settle(self, keep: int = 0) -> None:
+        """Submit the held runs.
+
+        Whoever adds a run to the list, writes what held runs may read, records into a caller's encoder or submits
+        something does this first.
+
+        Args:
+            keep: leave them if there are no more than these.
+        """
+        with self.lock:
+            if self._settling:
+                return
+            # Calling a reference returns the run, or None.
+            self.held = list(filter(call, self.held))
+            if len(self.held) <= keep:
+                return
+            self._settling = True
+            try:
+                for reference in self.held:
+                    held_run = reference()
+                    if held_run is not None and held_run.submit is not None:
+                        held_run.submit()
+                        held_run.call = held_run.submit = held_run.program = None
+                # Other threads look at it without the lock, and add their runs once it is empty.
+                self.held = []
+            finally:
+                self._settling = False
+
     def write_deferred(self, buffer: wgpu.GPUBuffer, data: Any) -> None:
         """Write whole words to the beginning of a buffer of the pool after the deferred runs, which may still use it.
 
@@ -152,7 +214,7 @@ class DeferringQueue(ABC):
         if nbytes > TRANSFERS.deferred_upload_bytes:
             self.write(buffer, 0, data)
             return
-        with self._lock:
+        with self.lock:
             if self._uploads is None:
                 usage = webgpu().BufferUsage.COPY_SRC | webgpu().BufferUsage.COPY_DST
                 self._uploads = self._device.create_buffer(size=TRANSFERS.deferred_uploads_bytes, usage=usage)
@@ -180,9 +242,11 @@ class DeferringQueue(ABC):
 
         An interrupt before the submission leaves the runs on the list. One in it is raised once it is made.
         """
-        if not self._deferred and not copies:
-            return
-        with self._lock:
+        with self.lock:
+            if self.held:
+                self.settle()
+            if not self._deferred and not copies:
+                return
             start = time.perf_counter()
             uploaded = self._upload_bytes
             if uploaded:
@@ -210,7 +274,7 @@ class DeferringQueue(ABC):
     def submit(self, encoder: object) -> None:
         """Finish the encoder and submit its commands after the deferred runs; an interrupt is raised after that."""
         self.end_recording()
-        with self._lock:
+        with self.lock:
             self.flush()
             commands = self._finish_encoder(encoder)
             with defer_interrupts():
@@ -232,7 +296,7 @@ class DeferringQueue(ABC):
         """Return a method of the package's queue that submits the deferred runs first."""
 
         def call(*arguments: P.args, **options: P.kwargs) -> R:
-            with self._lock:
+            with self.lock:
                 if not self._submitting:
                     self.flush()
             return method(*arguments, **options)

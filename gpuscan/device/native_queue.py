@@ -397,6 +397,8 @@ class NativeQueue(DeferringQueue):
 
     def encoder_over(self, encoder: wgpu.GPUCommandEncoder) -> NativeEncoder:
         """Return an encoder that records into a caller's."""
+        if self.held:
+            self.settle()
         return NativeEncoder(self.library, encoder._internal)
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
@@ -522,7 +524,7 @@ class NativeQueue(DeferringQueue):
         library = self.library
         number = next(library.numbers)
         mode = library.lib.WGPUMapMode_Write if write else library.lib.WGPUMapMode_Read
-        with self._lock:
+        with self.lock:
             self.map_info.userdata1 = library.cast(library.pointer, number)
             library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, self.map_info[0])
         return number

@@ -149,6 +149,7 @@ class Profiles:
 
     def open(self) -> Profile:
         """Open a new profile and return it."""
+        self._settle()
         profile = Profile()
         self._open.append(profile)
         self.active = True
@@ -156,8 +157,17 @@ class Profiles:
 
     def close(self, profile: Profile) -> None:
         """Give the profile no more spans."""
-        self._open.remove(profile)
-        self.active = bool(self._open)
+        try:
+            self._settle()
+        finally:
+            self._open.remove(profile)
+            self.active = bool(self._open)
+
+    def _settle(self) -> None:
+        """Submit the held runs, which belong to the profiles that are open."""
+        if self._device.queue.held:
+            with translate_errors(self._device), self._device.lock:
+                self._device.queue.settle()
 
     def batch(self, stages: Sequence[Dispatch]) -> Batch:
         """Return a batch for stages that are being recorded, and add it to every open profile."""

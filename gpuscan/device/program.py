@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gpuscan.device.buffer_pool import Allocation, SizedAllocation
+from gpuscan.device.deferred_runs import MAX_HELD, HeldRun
 from gpuscan.device.error_translation import ContextLike
 from gpuscan.device.reports import Run, SortRun, ValidationFlag
 from gpuscan.device.steps import (
@@ -60,6 +63,9 @@ class Submitting(ContextLike, Protocol):
 
     def submit(self, steps: Sequence[Step], nbytes: int, *, deferrable: bool) -> None:
         """Submit steps. The caller holds the lock."""
+
+    def submit_unrecorded(self, steps: Sequence[Step], nbytes: int) -> None:
+        """Submit steps at once that are no part of what is being recorded."""
 
     def uniform(self, numbers: bytes) -> Binding:
         """Return a uniform buffer with these bytes."""
@@ -140,7 +146,7 @@ Item = SlotDispatch | SlotClear | SlotCopy | RunStart
 class ChangingConstant:
     """A buffer for the contents that launches of a program read in one place.
 
-    Other contents are copied there after the deferred runs, which read the earlier ones.
+    Other contents are copied there after the held and the deferred runs, which read the earlier ones.
 
     Args:
         size: the bytes of the buffer.
@@ -161,6 +167,8 @@ class ChangingConstant:
             buffer = self._buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
         wanted = content, queue.failures
         if wanted != self._content:
+            if queue.held:
+                queue.settle()
             queue.write_deferred(buffer, np.frombuffer(content, np.uint8))
             self._content = wanted
         return buffer
@@ -203,9 +211,16 @@ class Program:
         ]
         self._runs: tuple[None, ...] = (None,) * runs
         self.validation_flags, self.nbytes = tuple(validation_flags), nbytes
+        # Its only memory is one output, so it may come after a run that is launched later and takes other memory.
+        only_dispatches = {type(item) for item in items} == {SlotDispatch}
+        self._can_be_held = only_dispatches and len(outputs) == 1 and not scratch and not runs and not validation_flags
 
     def launch(
-        self, context: Submitting, arguments: Sequence[wgpu.GPUBuffer], contents: Sequence[bytes] = ()
+        self,
+        context: Submitting,
+        arguments: Sequence[wgpu.GPUBuffer],
+        contents: Sequence[bytes] = (),
+        call: object = None,
     ) -> list[Allocation]:
         """Submit the stages over these arguments, and return the memory of the outputs. The caller holds the lock.
 
@@ -214,7 +229,13 @@ class Program:
         Args:
             arguments: the buffers of the arguments.
             contents: the contents of each `ChangingConstant`.
+            call: what the arguments belong to, if the run is to be held. It writes no arguments then.
         """
+        queue = context.queue
+        is_held = call is not None and self._can_be_held
+        if queue.held:
+            # This first, so that what only held runs need can be taken below.
+            queue.settle(MAX_HELD - 1 if is_held else 0)
         constants: Sequence[wgpu.GPUBuffer | ChangingConstant] = self.constants
         if contents:
             filled = [*self.constants]
@@ -259,10 +280,18 @@ class Program:
                 source, destination = slots[item.source], slots[item.destination]
                 copy = source, item.source_offset, destination, item.destination_offset, item.size
                 steps.append(new(Copy, copy))
-        if profiled:
+        if is_held:
+            submit = context.submit_unrecorded if profiled else queue.run
+            # Without a method that sets these, which would be another call of Python's.
+            held_run = outputs[0].held_run = HeldRun()
+            held_run.call, held_run.submit, held_run.program = call, partial(submit, steps, self.nbytes), self
+            held_run.used = False
+            with queue.lock:
+                queue.held.append(weakref.ref(held_run))
+        elif profiled:
             context.submit(steps, self.nbytes, deferrable=False)
         else:
-            context.queue.run(steps, self.nbytes)
+            queue.run(steps, self.nbytes)
         if len(taken) > count:
             # Memory is used in the order of the queue, so later launches may write to it.
             pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)

@@ -96,6 +96,8 @@ class PublicQueue(DeferringQueue):
 
     def encoder_over(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandEncoder:
         """Return an encoder that records into a caller's."""
+        if self.held:
+            self.settle()
         return encoder
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> wgpu.GPUBindGroup:

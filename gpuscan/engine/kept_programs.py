@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from gpuscan.device.buffer_pool import Allocation
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.deferred_runs import HeldRun
 
 # What a call returns.
 R = TypeVar("R")
@@ -63,6 +64,7 @@ def launch_or_record(
     out: object = None,
     floats: Sequence[Any] = (),
     functions: Hashable = None,
+    arguments: object = None,
 ) -> R:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
@@ -76,6 +78,8 @@ def launch_or_record(
         out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
+        arguments: the arguments of a call that writes to none of them, so that its run is held if the result is a mask.
+            The held run has them and the shape of the result. None for other calls.
     """
     with context.errors, context.lock:
         if context.capabilities.distrusted:
@@ -83,12 +87,39 @@ def launch_or_record(
         call_program = _find(context, key, sizes, floats) if context.queue.recording is None else None
         if call_program is not None:
             (program, form, _), contents = call_program
-            outputs = program.launch(context, list(map(_buffer_of, arrays)), contents)
+            call = None
+            if arguments is not None and type(form) is _Result and form.dtype == np.bool_:
+                call = arguments, form.shape
+            outputs = program.launch(context, list(map(_buffer_of, arrays)), contents, call)
     if call_program is None:
         return _record(context, key, sizes, arrays, compute, out, floats, functions)
     context.check_if_many()
     made: R = _made(form, arrays, outputs, out)
     return made
+
+
+def launch_before(context: DeviceContext, held_run: HeldRun, call: object, launch: Callable[[], R]) -> R | None:
+    """Return what a function returns whose runs come before the held runs; None if that is impossible.
+
+    Args:
+        held_run: a held run. The caller refers to its result, and so to what it reads.
+        call: the call of the run.
+        launch: the function. It writes to no array that there is, and reads no results of held runs.
+    """
+    queue = context.queue
+    # No one else may find the held runs missing. Others take these locks in this order, too.
+    with context.lock, context.pool.lock, queue.lock:
+        if held_run.call is not call or queue.recording is not None:
+            # They were submitted meanwhile; or the call is a part of another one, whose later launches get other masks.
+            return None
+        held, held_run.used = queue.held, True
+        try:
+            queue.held = []
+            return launch()
+        finally:
+            if queue.held:
+                queue.settle()
+            queue.held = held
 
 
 class _Failures:
