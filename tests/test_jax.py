@@ -253,6 +253,22 @@ def test_operators_that_close_over_traced_values(monkeypatch: pytest.MonkeyPatch
     assert_close(chosen, theirs(jnp.add, B))
 
 
+def test_functions_are_traced_while_their_values_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace a function once for each shape: JAX 0.11 refuses values of transformations that have ended."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    shapes: list[tuple[int, ...]] = []
+
+    def curve(rate: Any) -> Any:
+        def combine(left: Any, right: Any) -> Any:
+            shapes.append(left.shape)
+            return left + right + jnp.sin(rate)
+
+        return jnp.sin(ours(combine, A[:7])).sum()
+
+    jax.jit(jax.hessian(curve))(jnp.float32(0.5))
+    assert len(shapes) == len(set(shapes))
+
+
 ONE = jnp.eye(3)
 # Two matrices. Pivoting swaps rows of the first one, but not of the second one.
 REGULAR = jnp.asarray(

@@ -17,7 +17,7 @@ from jax.interpreters import ad, batching, mlir  # noqa: TID253
 from gpuscan.api.row_scan import RowScan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
-from gpuscan.jax.traced_function import Arrays, call_with, free_values, row_function
+from gpuscan.jax.traced_function import Arrays, LiftedFunction, row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag, as_integer, check_library
@@ -79,8 +79,9 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         return list(jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right))))
 
     # Values that JAX is tracing, and the function closes over, are operands that all elements share.
-    free = free_values(flat, jax.tree.leaves(like), jax.tree.leaves(like))
-    operands = [*leaves, *free]
+    element = [jax.ShapeDtypeStruct((*leaf.shape[:axis], 1, *leaf.shape[axis + 1 :]), leaf.dtype) for leaf in leaves]
+    lifted = LiftedFunction(flat, element, element)
+    operands = [*leaves, *lifted.free]
 
     def make_rows(function: Callable[[Arrays, Arrays], Arrays], times: int) -> RowScan:
         """Return the scan with a function of two lists, which hold the operands `times` times."""
@@ -92,21 +93,21 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
             [leaf.shape for leaf in like],
             dtypes,
             axis,
-            ([False] * count + [True] * len(free)) * times,
+            ([False] * count + [True] * len(lifted.free)) * times,
         )
         return RowScan(combine, axis, reverse, tuple(leaf.ndim for leaf in like))
 
     def combine_flat(left: Arrays, right: Arrays) -> Arrays:
-        free_values = left[count:]
-        return [*call_with(flat, free, free_values, left[:count], right[:count]), *free_values]
+        values = left[count:]
+        return [*lifted.call(values, left[:count], right[:count]), *values]
 
-    def by_jax(*values: jax.Array) -> Arrays:
-        free_values = values[count:]
+    def by_jax(*arrays: jax.Array) -> Arrays:
+        values = arrays[count:]
 
         def function(left: Arrays, right: Arrays) -> Arrays:
-            return call_with(flat, free, free_values, left, right)
+            return lifted.call_along(axis, values, left, right)
 
-        return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *free_values
+        return *jax.lax.associative_scan(function, [*arrays[:count]], reverse=reverse, axis=axis), *values
 
     scan = DifferentiableScan(make_rows(combine_flat, 1), combine_flat, by_jax, make_rows)
     return jax.tree.unflatten(tree, scan.results(operands)[:count])

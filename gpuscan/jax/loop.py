@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.api.row_loop import ArrayStep, RowLoop, Shape, row_loop
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.jax.traced_function import Arrays, Likes, array_step, call_with, free_values
+from gpuscan.jax.traced_function import Arrays, LiftedFunction, Likes, array_step
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import name_of
 from gpuscan.problem.arguments import as_flag, as_integer
@@ -80,13 +80,14 @@ def loop(
         return list(jax.tree.leaves(call_step(carry, x)))
 
     # What JAX is tracing, and the step closes over, is a part of the carry that stays as it is.
-    free = free_values(flat, likes, parts)
+    lifted = LiftedFunction(flat, likes, parts)
+    free = lifted.free
     count = len(leaves)
 
     def step(carry: Arrays, x: Arrays) -> list[jax.Array]:
-        free_values = carry[count:]
-        outputs = call_with(flat, free, free_values, carry[:count], x)
-        return [*outputs[:count], *free_values, *outputs[count:]]
+        values = carry[count:]
+        outputs = lifted.call(values, carry[:count], x)
+        return [*outputs[:count], *values, *outputs[count:]]
 
     starts = [*leaves, *free]
     dtypes = [[np.dtype(leaf.dtype) for leaf in group] for group in (starts, given)]

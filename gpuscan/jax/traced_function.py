@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
+import jax.numpy as jnp  # noqa: TID253
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # noqa: TID253
 
@@ -81,38 +82,56 @@ def array_step(
     return interpret_arrays, shapes, [np.dtype(aval.dtype) for aval in closed.out_avals]
 
 
-def free_values(function: Callable[..., object], left: Likes, right: Likes) -> list[jax.Array]:
-    """Return the values that JAX is tracing and that a function of two lists closes over.
+class LiftedFunction:
+    """A function of two lists that takes the values that JAX is tracing, and that it closes over, as arguments.
+
+    JAX traces the function once for each shape of its arguments. So the function can be called when the transformation
+    that the values belong to has ended, where JAX 0.11 refuses to compute with them.
 
     Args:
         function: JAX's function.
         left, right: the shapes and dtypes of the lists.
+
+    Attributes:
+        free: the values that the function closes over.
     """
-    consts = jax.make_jaxpr(function)([*left], [*right]).consts
-    return list({id(const): const for const in consts if isinstance(const, jax.core.Tracer)}.values())
 
+    def __init__(self, function: Callable[[Arrays, Arrays], Arrays], left: Likes, right: Likes) -> None:
+        self._function = function
+        self._traced: dict[tuple[object, ...], ClosedJaxpr] = {}
+        consts = self._trace(left, right).consts
+        self.free = list({id(const): const for const in consts if isinstance(const, jax.core.Tracer)}.values())
 
-def call_with(
-    function: Callable[[list[jax.Array], list[jax.Array]], Arrays],
-    free: Arrays,
-    values: Arrays,
-    left: Arrays,
-    right: Arrays,
-) -> list[jax.Array]:
-    """Call a function of two lists, with other values in place of the values that it closes over.
+    def call(self, values: Arrays, left: Arrays, right: Arrays) -> list[jax.Array]:
+        """Call the function with other values in place of `free`."""
+        if not self.free:
+            return list(self._function([*left], [*right]))
+        traced = self._trace(left, right)
+        others = {id(variable): value for variable, value in zip(self.free, values, strict=True)}
+        consts = [others.get(id(const), const) for const in traced.consts]
+        return list(jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, consts))(*left, *right))
 
-    Args:
-        function: JAX's function.
-        free: what `free_values` returned for it.
-        values: the other values, one for each in `free`.
-        left, right: the arguments.
-    """
-    if not free:
-        return list(function([*left], [*right]))
-    closed = jax.make_jaxpr(function)([*left], [*right])
-    others = {id(variable): value for variable, value in zip(free, values, strict=True)}
-    consts = [others.get(id(const), const) for const in closed.consts]
-    return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*left, *right))
+    def call_along(self, axis: int, values: Arrays, left: Arrays, right: Arrays) -> list[jax.Array]:
+        """Do the same for arrays of any length along an axis, along which the function combines elements apart.
+
+        It is traced for one element.
+        """
+        if not self.free:
+            return list(self._function([*left], [*right]))
+
+        def combine(left: Arrays, right: Arrays) -> list[jax.Array]:
+            return self.call(values, left, right)
+
+        elements = ([jnp.expand_dims(array, axis + 1) for array in arrays] for arrays in (left, right))
+        combined = jax.vmap(combine, axis, axis)(*elements)
+        return [jnp.squeeze(array, axis + 1) for array in combined]
+
+    def _trace(self, left: Arrays | Likes, right: Arrays | Likes) -> ClosedJaxpr:
+        likes = [[jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays] for arrays in (left, right)]
+        key = tuple((like.shape, like.dtype) for arrays in likes for like in arrays)
+        if key not in self._traced:
+            self._traced[key] = jax.make_jaxpr(self._function)(*likes)
+        return self._traced[key]
 
 
 def _run(jaxpr: Jaxpr, consts: Sequence[Numbers], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
