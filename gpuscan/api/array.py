@@ -247,7 +247,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         if type(value) is Parameter and value.number_type is int:
             number = number_in(self._context, value, self.dtype)
             value = Array._of(self.device, number) if isinstance(number, DeviceArray) else number
-        if is_number_parameter(value) and self.dtype.kind not in "biu":
+        if is_number_parameter(value) and self.dtype.kind in ("c" if value.number_type is complex else "fcV"):
             value = Array._of(self.device, upload_number(self._context, value, self.dtype))
         elif isinstance(value, ParameterArray):
             value = new_array(self.device, value.astype(self.dtype))

@@ -501,13 +501,13 @@ def fields_of(value: object, element: Element, what: str) -> list[Any]:
 
 
 def elements_of(value: object, dtype: AnyDType) -> AnyArray:
-    """Return a number or an array as elements of a dtype. Python numbers have to fit it; arrays are cast.
+    """Return a number or an array as elements of a dtype. Python numbers and lists have to fit it; arrays are cast.
 
     Raises:
         ValueError, TypeError, OverflowError: the dtype cannot hold the value.
     """
     given = as_array(value)
-    is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
+    is_plain = isinstance(value, (bool, int, float, complex, list, tuple)) and not isinstance(value, np.generic)
     try:
         return np.array(value, dtype) if is_plain else given.astype(dtype)
     except (TypeError, ValueError, OverflowError) as error:

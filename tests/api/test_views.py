@@ -114,6 +114,7 @@ def test_assignments_that_do_not_fit(device: gs.Device) -> None:
     wrong: tuple[tuple[Any, Any, type[Exception], str], ...] = (
         (0, np.ones(5), ValueError, r"shape \(5,\) were assigned to elements of shape \(6,\)"),
         (0, 2**15, OverflowError, "out of bounds for int16.* Pass numbers"),
+        (0, [0, 0, 0, 0, 0, 2**15], OverflowError, "out of bounds for int16.* Pass numbers"),
         (0, None, TypeError, "None was assigned to elements of int16"),
         (0, "ab", ValueError, "'ab' was assigned to elements of int16"),
         (int, 1, IndexError, "indices are integers"),
@@ -128,6 +129,12 @@ def test_assignments_that_do_not_fit(device: gs.Device) -> None:
     with pytest.raises(ValueError, match="elements that share memory"):
         gs.scan(a[0], out=np.broadcast_to(a[0, :1], (6,)))
     assert_same(a, x)
+    floats = device.asarray(numbers("float32", 4))
+    for index, value in ((0, 1j), (slice(2), [1, 1j]), ([0, 2], 2 + 0j), (floats > 0, 1j)):
+        before = floats.numpy()
+        with pytest.raises(TypeError, match=r"was assigned to elements of float32, which cannot hold it"):
+            floats[index] = value
+        assert_same(floats, before)
 
 
 def test_broadcast_views_are_not_written_to(device: gs.Device) -> None:
