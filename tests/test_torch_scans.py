@@ -420,6 +420,19 @@ def test_batches_of_gradients(function: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("function", [*SCANS, lambda x: gpuscan.torch.scan(x * x, axis=0)], ids=[*SCAN_NAMES, "sum"])
+def test_nested_modes(function: Any) -> None:
+    """Assert that both modes within forward mode give the Hessian that reverse mode within itself gives."""
+    x = torch.rand((4, 2), generator=GENERATOR).add(0.5)
+    jacrev, jacfwd = torch.func.jacrev, torch.func.jacfwd
+
+    def loss(x: Any) -> Any:
+        return function(x).square().sum()
+
+    wanted = jacrev(jacrev(loss))(x)
+    assert_close([jacfwd(jacrev(loss))(x), jacfwd(jacfwd(loss))(x)], [wanted, wanted])
+
+
 @pytest.mark.parametrize("function", SCANS[:3], ids=SCAN_NAMES[:3])
 def test_a_batch_of_gradients_is_computed_at_once(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.rand((5, 2), generator=GENERATOR).add(0.5).requires_grad_()

@@ -15,7 +15,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import ScanByTorch, forward_derivative, handle_of, run
+from gpuscan.torch.operations import ScanByTorch, handle_of, run
 from gpuscan.torch.tensors import check_dim, check_tensors
 from gpuscan.torch.torch_steps import scan_tensors
 from gpuscan.torch.traced_function import check_results, trace_row_operator
@@ -163,7 +163,7 @@ class _Scan(ScanByTorch):
 
         def dual(left: Sequence[Tensor], right: Sequence[Tensor]) -> list[Tensor]:
             values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
-            return [*self._combine_leaves(*values), *forward_derivative(self._combine_leaves, values, rates)]
+            return [*self._combine_leaves(*values), *_push_forward(self._combine_leaves, values, rates)]
 
         try:
             values_and_rates = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
@@ -190,3 +190,16 @@ class _Scan(ScanByTorch):
         flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)
         results = scan_tensors(combine, flipped, axis)
         return tuple(y.flip(axis) for y in results) if self.reverse else tuple(results)
+
+
+def _push_forward(
+    function: Callable[..., tuple[Tensor, ...]], values: Sequence[Tensor], rates: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Return the forward-mode derivatives of a function's results, from its gradient's gradient.
+
+    PyTorch cannot trace its own forward mode within a rule of it.
+    """
+    results, pullback = torch.func.vjp(function, *values)
+    _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
+    of_results: tuple[Tensor, ...] = pushforward(tuple(rates))
+    return of_results

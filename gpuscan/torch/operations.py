@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
 from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
+from torch.autograd.forward_ad import _set_fwd_grad_enabled, make_dual, unpack_dual  # noqa: TID253
 
 from gpuscan.array_types import AnyArray as Array
 from gpuscan.torch.tensors import array_of, tensor_of
@@ -127,19 +128,15 @@ def run(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
 def forward_derivative(
     function: Callable[..., tuple[object, ...]], values: Tensors, tangents: Tensors
 ) -> tuple[Tensor, ...]:
-    """Return the forward-mode derivatives of a function's results, from its gradient's gradient.
-
-    PyTorch does not nest its own forward mode.
+    """Return the forward-mode derivatives of a function's results. A rule of forward mode calls this.
 
     Args:
         values: its arguments.
         tangents: the derivatives of these; None for one that has none.
     """
-    rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(values, tangents, strict=True)]
-    results, pullback = torch.func.vjp(function, *values)
-    _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
-    of_results: tuple[Tensor, ...] = pushforward(tuple(rates))
-    return of_results
+    duals = [x if rate is None else make_dual(x.contiguous(), rate) for x, rate in zip(values, tangents, strict=True)]
+    results = map(unpack_dual, function(*duals))
+    return tuple(torch.zeros_like(x) if rate is None else rate for x, rate in results)
 
 
 def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Sequence[Tensor | None]) -> Tensors:
@@ -185,8 +182,12 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
-        tensors, results = ctx.saved_tensors[: len(tangents)], ctx.saved_tensors[len(tangents) :]
-        return tuple(ctx.scan.tangents(tensors, results, tangents[: ctx.scan.real_count]))
+        saved = _values_of(ctx.saved_tensors)
+        with _set_fwd_grad_enabled(True):
+            of_results = ctx.scan.tangents(
+                saved[: len(tangents)], saved[len(tangents) :], tangents[: ctx.scan.real_count]
+            )
+        return tuple(of_results)
 
     @staticmethod
     def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *tensors: Tensor) -> tuple[Tensors, Dims]:
@@ -224,12 +225,13 @@ class _Gradients(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
         scan: TensorScan = ctx.scan
-        tensors, _, grads = _parts(scan, ctx.saved_tensors)
+        tensors, _, grads = _parts(scan, _values_of(ctx.saved_tensors))
         of_tensors, _, of_grads = _parts(scan, tangents)
         count, others = scan.real_count, tensors[scan.real_count :]
-        return forward_derivative(
-            _gradient_function(scan, others), [*tensors[:count], *grads], [*of_tensors[:count], *of_grads]
-        )
+        with _set_fwd_grad_enabled(True):
+            return forward_derivative(
+                _gradient_function(scan, others), [*tensors[:count], *grads], [*of_tensors[:count], *of_grads]
+            )
 
     @staticmethod
     def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *given: Tensor) -> tuple[Tensors, Dims]:
@@ -241,6 +243,15 @@ class _Gradients(torch.autograd.Function):
         ]
         of_tensors = apply_function(_Gradients, mapped, *tensors, *others)
         return of_tensors, (0,) * len(of_tensors)
+
+
+def _values_of(saved: Tensors) -> Tensors:
+    """Return saved tensors without the derivatives for which a rule of forward mode is called.
+
+    PyTorch turns forward mode off for a rule, and with it the derivatives of nested forward modes. The rules turn it
+    on, so their tensors must not have the derivatives that the rules compute.
+    """
+    return [unpack_dual(tensor).primal for tensor in saved]
 
 
 def _gradient_function(scan: TensorScan, others: Tensors) -> Callable[..., tuple[Tensor, ...]]:
