@@ -218,9 +218,8 @@ def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], ax
     others = tuple(shape[:resolved_axis] + shape[resolved_axis + 1 :])
     return ValueError(
         f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shape)}, but "
-        f"init "
-        f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row. "
-        f"A carry of several numbers has at most {_MAX_NUMBERS}"
+        f"init must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each "
+        f"row. A carry has from 1 to {_MAX_NUMBERS} numbers"
     )
 
 
@@ -387,7 +386,7 @@ def _check_states(
                 return []
         except ValueError:
             return []
-    if prod(max(states, key=prod)) > _MAX_NUMBERS:
+    if not all(0 < prod(state) <= _MAX_NUMBERS for state in states):
         return []
     return [(shape, [init_shape[len(shape) :] for init_shape in xs], states)]
 

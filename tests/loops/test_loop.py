@@ -225,8 +225,9 @@ def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
     assert gs.loop(lambda h, x: h + (x > 0), 0, x.astype(np.int8), device="numpy")[1].dtype == np.int32
     with pytest.raises(TypeError, match="returns None"):
         gs.loop(lambda h, x: None, 0.0, x, device="numpy")
-    with pytest.raises(ValueError, match="at most 64"):
-        gs.loop(lambda h, x: h * h[0], np.zeros(65, F), x, device="numpy")
+    for count in (65, 0):
+        with pytest.raises(ValueError, match="from 1 to 64 numbers"):
+            gs.loop(lambda h, x: h * 2 + x, np.zeros(count, F), x.astype(F), device="numpy")
     with pytest.raises(TypeError, match="returns a tuple of 3"):
         gs.loop(lambda h, x: (h, h, x), 0.0, x, device="numpy")
     with pytest.raises(gs.OperatorError, match=r"np\.where"):
