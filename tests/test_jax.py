@@ -102,6 +102,12 @@ def test_results_on_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(ours(fn, elems), jax.jit(theirs, static_argnums=0)(fn, elems))
 
 
+def test_functions_may_read_lengths() -> None:
+    x = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (5, 2, 4)), jnp.float32)
+    for fn in (lambda l, r: l * r / l.shape[-1], lambda l, r: l * r / l[0].size):
+        assert_close(ours(fn, x), theirs(fn, x))
+
+
 def test_many_primitives() -> None:
     """Compare one combination, of two elements."""
     pairs = jnp.stack([A, B])
@@ -360,6 +366,7 @@ def test_a_loop_tells_rows_from_the_numbers_of_a_carry() -> None:
         lambda h, x: (turn @ h + x, h[0]),
         lambda h, x: (h * jnp.array([0.5, 0.9]) + x, None),  # rows that are treated differently
         lambda h, x: (jnp.clip(h + x, 0, 1), h),
+        lambda h, x: (h / h.size + x, h[:1]),  # lengths are read
     ):
         wanted = jax.lax.scan(step, jnp.zeros(2), x)
         for ours, theirs in zip(*map(jax.tree.leaves, (gpuscan.jax.loop(step, jnp.zeros(2), x), wanted)), strict=True):

@@ -465,6 +465,18 @@ def test_a_loop_has_the_results_and_gradients_of_the_loop() -> None:
     torch.testing.assert_close(ys["y"], torch.stack(outputs, dim=1))
 
 
+def test_steps_and_operators_may_read_lengths() -> None:
+    xs = torch.rand((5, 4), generator=GENERATOR).add(1)
+    carry, ys = gpuscan.torch.loop(lambda h, x: (h / h.numel() + x, h[:2]), xs[0], xs)
+    h, wanted = xs[0], []
+    for x in xs:
+        wanted.append(h[:2])
+        h = h / 4 + x
+    assert_close((carry, ys), (h, torch.stack(wanted)))
+    products = torch.cumprod(xs, 0) / 4.0 ** torch.arange(5)[:, None]
+    assert_close([gpuscan.torch.associative_scan(lambda l, r: l * r / l.shape[-1], xs, 0)], [products])
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_gradients_of_a_loop_are_those_of_finite_differences(reverse: bool) -> None:
     generator = torch.Generator().manual_seed(0)

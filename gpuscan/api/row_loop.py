@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 # A step of arrays: it takes the arrays of the carry and of x, and returns the arrays of the next carry and of y.
 ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
 
-# The length of an axis of rows while the step is traced.
+# The least length of an axis of rows while the step is traced.
 ROWS = 2
 # The most numbers of a carry.
 _MAX_NUMBERS = 64
@@ -38,15 +38,15 @@ class RowLoop:
     """A loop, without its arrays. The step treats all entries of a row axis the same; other axes belong to the carry.
 
     Attributes:
-        function: the step of arrays with axes of rows of length `ROWS`.
-        lead: how many axes of rows there are.
+        function: the step of arrays with axes of rows.
+        rows: the lengths of these axes in the function.
         carry, xs, ys: the shapes of the arrays without the axes of rows.
         types: the dtypes of the arrays of y.
         name: the step as messages name it.
     """
 
     function: ArrayStep
-    lead: int
+    rows: Shape
     carry: tuple[Shape, ...]
     xs: tuple[Shape, ...]
     ys: tuple[Shape, ...]
@@ -56,7 +56,7 @@ class RowLoop:
     @cached_property
     def step(self) -> FixedStep:
         """The step of the numbers of one row."""
-        return FixedStep(lambda carry, x: self.in_row(carry, x, (0,) * self.lead), self.name)
+        return FixedStep(lambda carry, x: self.in_row(carry, x, (0,) * len(self.rows)), self.name)
 
     def in_row(self, carry: Any, x: Any, row: tuple[int, ...]) -> Any:
         """Return the next numbers of the carry and of y in one row.
@@ -68,7 +68,7 @@ class RowLoop:
         at: Any = (*row, ...)
         arrays = []
         for shape in (*self.carry, *self.xs):
-            whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
+            whole = np.full(self.rows + shape, OTHER, object)
             numbers = make_number_array([next(rest) for _ in range(prod(shape))], shape)
             whole[at] = numbers
             arrays.append(whole)
@@ -176,20 +176,14 @@ def row_loop(
         return loop
     refusal: Exception | None = None
     for lead in range(count_shared_axes([*carry, *xs]), -1, -1):
-        own = [[shape[lead:] for shape in shapes] for shapes in (carry, xs)]
-        if sum(map(prod, own[0])) > _MAX_NUMBERS:
+        own_carry, own_xs = ([shape[lead:] for shape in shapes] for shapes in (carry, xs))
+        if sum(map(prod, own_carry)) > _MAX_NUMBERS:
             continue
-        rows = (ROWS,) * lead
         try:
-            function, shapes, types = make(*([rows + shape for shape in shapes] for shapes in own))
-            count = len(carry)
-            if any(shape[:lead] != rows for shape in shapes):
-                raise OperatorError(f"{name} mixes rows")
-            traced = RowLoop(
-                function, lead, tuple(own[0]), tuple(own[1]), tuple(shape[lead:] for shape in shapes[count:]),
-                tuple(types[count:]), name,
-            )  # fmt: skip
-            _try(traced, dtypes)
+            # Two lengths, so that a step that reads a length gives other numbers.
+            traced = _trace(name, make, own_carry, own_xs, (ROWS,) * lead)
+            longer = _trace(name, make, own_carry, own_xs, (ROWS + 1,) * lead) if lead else traced
+            _try(traced, longer, dtypes)
         except Exception as error:
             # The step may not take arrays of other lengths than its own, in whatever way it says so. The last try has
             # the fewest made-up lengths, so its error is the user's.
@@ -205,11 +199,32 @@ def row_loop(
     ) from refusal
 
 
-def _try(traced: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:
-    """Raise an error if the results of a row depend on other rows, or rows are treated differently."""
+def _trace(
+    name: str,
+    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType]]],
+    carry: Sequence[Shape],
+    xs: Sequence[Shape],
+    rows: Shape,
+) -> RowLoop:
+    """Return the loop with axes of rows of these lengths; `carry` and `xs` are the shapes without these axes."""
+    function, shapes, types = make(*([rows + shape for shape in group] for group in (carry, xs)))
+    lead, count = len(rows), len(carry)
+    if any(shape[:lead] != rows for shape in shapes):
+        raise OperatorError(f"{name} mixes rows")
+    ys = tuple(shape[lead:] for shape in shapes[count:])
+    return RowLoop(function, rows, tuple(carry), tuple(xs), ys, tuple(types[count:]), name)
+
+
+def _try(traced: RowLoop, longer: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:
+    """Raise an error if the results of a row depend on other rows or on their number, or rows are treated differently.
+
+    Args:
+        longer: the same loop, traced with more rows.
+    """
     rng = np.random.default_rng(0)
-    last = (ROWS - 1,) * traced.lead
-    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(traced.lead)) for axis in range(traced.lead)]
+    first_row = (0,) * len(traced.rows)
+    last = (ROWS - 1,) * len(traced.rows)
+    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(len(last))) for axis in range(len(last))]
     for _ in range(4):
         carry, x = (
             [_draw(rng, dtype) for shape, dtype in zip(shapes, own, strict=True) for _ in range(prod(shape))]
@@ -217,7 +232,8 @@ def _try(traced: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:
         )
         with np.errstate(all="ignore"):
             first = repr(traced.step(tuple(carry), tuple(x)))
-            if any(repr(traced.in_row(carry, x, row)) != first for row in (last, *edges)):
+            others = [*(traced.in_row(carry, x, row) for row in (last, *edges)), longer.in_row(carry, x, first_row)]
+            if any(repr(other) != first for other in others):
                 raise OperatorError(f"{traced.name} treats rows differently")
 
 

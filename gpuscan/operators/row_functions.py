@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -23,6 +23,8 @@ RowFunction = Callable[[Sequence[Numbers], Sequence[Numbers]], list[Numbers]]
 
 # The length of the axes that a function has to keep apart, while it is traced.
 ROWS = 2
+# Another length, at which the function must do the same: else it reads the length.
+_MORE_ROWS = 3
 # The most numbers of an element: more take minutes to trace.
 MAX_NUMBERS = 1024
 
@@ -73,8 +75,8 @@ def row_operator(
     The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
     axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
     not depend on a number of another row, and must depend on its own row's numbers in the same way in all rows that are
-    tried. These are the first row, the last row, and for each axis a row that differs from the first along it alone: a
-    function of diagonals fails there.
+    tried. These are the first row, the last row, for each axis a row that differs from the first along it alone, where
+    a function of diagonals fails, and the first of more rows, where a function of their number fails.
 
     Args:
         name: the function's name, for messages.
@@ -94,10 +96,13 @@ def row_operator(
         if sum(map(prod, own)) > MAX_NUMBERS:
             break
         try:
-            function = make(
-                [_with_rows(shape, lead, is_constant) for shape, is_constant in zip(own, constants, strict=True)]
-            )
-            return _make_operator(name, function, lead, own, dtypes, constants)
+            functions = {
+                rows: make(
+                    [_with_rows(shape, (rows,) * lead, each) for shape, each in zip(own, constants, strict=True)]
+                )
+                for rows in (ROWS, _MORE_ROWS)
+            }
+            return _make_operator(name, functions, lead, own, dtypes, constants)
         except OperatorError as error:
             # An index may be one of an element's axis, where a row's is shorter.
             if not isinstance(error.__cause__, (_MixedRowsError, IndexError)):
@@ -155,27 +160,34 @@ class _MixedRowsError(Exception):
     """A result depends on other rows."""
 
 
-def _with_rows(shape: tuple[int, ...], lead: int, is_constant: bool) -> tuple[int, ...]:
+def _with_rows(shape: tuple[int, ...], rows: tuple[int, ...], is_constant: bool) -> tuple[int, ...]:
     """Return the shape of a leaf while the function is traced."""
-    return shape if is_constant else (ROWS,) * lead + shape
+    return shape if is_constant else rows + shape
 
 
 def _make_operator(
     name: str,
-    function: RowFunction,
+    functions: Mapping[int, RowFunction],
     lead: int,
     own: Sequence[tuple[int, ...]],
     dtypes: Sequence[AnyDType],
     constants: tuple[bool, ...],
 ) -> RowOperator:
-    """Return the operator for `lead` axes of rows, if the function keeps those apart."""
+    """Return the operator for `lead` axes of rows, if the function keeps those apart.
+
+    Args:
+        functions: the function, made for these lengths of the axes of rows.
+    """
     axes = max(map(len, own))
     shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
     element = element_of(dtypes, tuple_of(len(shapes)), shapes)
     corners = [(0,) * lead, (ROWS - 1,) * lead]
     edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(lead)) for axis in range(lead)]
     rows = dict.fromkeys([*corners, *edges])
-    traced = [_in_row(function, lead, own, shapes, dtypes, constants, row) for row in rows]
+    tried = [(ROWS, row) for row in rows] + [(length, corners[0]) for length in functions if length != ROWS]
+    traced = [
+        _in_row(functions[length], (length,) * lead, own, shapes, dtypes, constants, row) for length, row in tried
+    ]
     described = []
     for traced_function in traced:
         result = trace_operator(traced_function, element, name)
@@ -195,17 +207,17 @@ def _make_operator(
             for given in (left, right):
                 # No result in question depends on the other leaves.
                 whole = [
-                    np.full(_with_rows(shape, lead, is_constant), OTHER, object)
+                    np.full(_with_rows(shape, (ROWS,) * lead, is_constant), OTHER, object)
                     for shape, is_constant in zip(own, constants, strict=True)
                 ]
                 for leaf, numbers in zip(leaves, given, strict=True):
                     whole[leaf] = numbers
                 sides.append(whole)
-            results = function(*sides)
+            results = functions[ROWS](*sides)
             return [results[leaf] for leaf in leaves]
 
         kept = [[given[leaf] for leaf in leaves] for given in (own, dtypes, constants)]
-        return _make_operator(name, part, lead, kept[0], kept[1], tuple(kept[2]))  # type: ignore[arg-type]
+        return _make_operator(name, {ROWS: part}, lead, kept[0], kept[1], tuple(kept[2]))  # type: ignore[arg-type]
 
     reads = [{node.data[1] for node in reachable(field_nodes) if node.op == "input"} for field_nodes in result.fields]
     return RowOperator(
@@ -229,14 +241,14 @@ def _connect(reads: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
 
 def _in_row(
     function: RowFunction,
-    lead: int,
+    rows: tuple[int, ...],
     own: Sequence[tuple[int, ...]],
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[AnyDType],
     constants: Sequence[bool],
     row: tuple[int, ...],
 ) -> Callable[..., object]:
-    """Return the function of elements that the function of arrays computes in one row."""
+    """Return the function of elements that the function of arrays computes in one row of axes of these lengths."""
     index: Any = (*row, ...)
 
     def spread(values: Any) -> list[Numbers]:
@@ -244,7 +256,7 @@ def _in_row(
         for value, shape, inner, is_constant in zip(values, shapes, own, constants, strict=True):
             numbers = numbers_of(value, shape).reshape(inner)
             if not is_constant:
-                whole = np.full((ROWS,) * lead + inner, OTHER, object)
+                whole = np.full(rows + inner, OTHER, object)
                 whole[index] = numbers
                 numbers = whole
             arrays.append(numbers)

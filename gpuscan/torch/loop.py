@@ -106,8 +106,8 @@ def loop(
         # The loop was known, so that its step was not called.
         array_step(
             flat,
-            [(2,) * traced.lead + shape for shape in traced.carry],
-            [(2,) * traced.lead + shape for shape in traced.xs],
+            [traced.rows + shape for shape in traced.carry],
+            [traced.rows + shape for shape in traced.xs],
             dtypes,
             name_of(f),
         )
