@@ -114,6 +114,9 @@ def test_a_model_trains(leaves: Any) -> None:
 
 def test_errors() -> None:
     a = torch.ones(3)
+    for missing in (gpuscan.torch.scan, lambda x: gpuscan.torch.linear_recurrence(x, x)):
+        with pytest.raises(TypeError, match="of type NoneType was passed"):
+            missing(None)
     with pytest.raises(TypeError, match=r"b of type list was passed; pass torch\.as_tensor\(b\)"):
         gpuscan.torch.linear_recurrence(a, [1.0])
     with pytest.raises(TypeError, match=r"b of dtype torch\.float64 and a of dtype torch\.float32"):
@@ -264,6 +267,8 @@ def test_errors_of_associative_scan() -> None:
         scan(affine, (ROWS, ROWS), 2)
     with pytest.raises(ValueError, match="pass tensors of one length along one axis"):
         scan(affine, (ROWS, ROWS[1:]), 0)
+    with pytest.raises(TypeError, match=r"combine_fn returned NoneType for elements of torch\.float32"):
+        gpuscan.torch.associative_scan(lambda l, r: None, torch.ones(3), 0)
     with pytest.raises(TypeError, match=r"combine_fn returned torch\.int32"):
         scan(lambda l, r: (l + r).int(), ROWS, 0)
     with pytest.raises(TypeError, match="return a pytree like its arguments"):

@@ -145,9 +145,10 @@ def check_combined(
             f"{name} returned the pytree {results[1]} for elements of {elements[1]}; return a pytree like its arguments"
         )
     for result, element in zip(results[0], elements[0], strict=True):
-        if result.dtype != element.dtype:
+        dtype = getattr(result, "dtype", type(result).__name__)
+        if dtype != element.dtype:
             raise TypeError(
-                f"{name} returned {result.dtype} for elements of {element.dtype}; convert the result with {conversion}"
+                f"{name} returned {dtype} for elements of {element.dtype}; convert the result with {conversion}"
             )
         if result.shape != element.shape:
             raise ValueError(

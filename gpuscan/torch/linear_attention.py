@@ -101,7 +101,7 @@ def gated_linear_attention(
         >>> gpuscan.torch.gated_linear_attention(ones, ones, ones, torch.log(0.5 * ones[..., 0])).flatten()
         tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
-    tensors = {"q": q, "k": k, "v": v, "g": g, "beta": None, "initial_state": initial_state}
+    tensors = {"q": q, "k": k, "v": v, "g": g, "initial_state": initial_state}
     return _attend(tensors, scale, output_final_state)
 
 
@@ -113,7 +113,7 @@ def _attend(named: dict[str, Tensor | None], scale: float | None, with_state: bo
             raise TypeError(
                 f"{name} of dtype {tensor.dtype} was passed, but attention takes floats; pass {name}.float()"
             )
-    has_beta, has_state = named["beta"] is not None, named["initial_state"] is not None
+    has_beta, has_state = "beta" in named, named["initial_state"] is not None
     tensors = [tensor for tensor in named.values() if tensor is not None]
     scale = None if scale is None else float(scale)
     o, last = compute_scan(_Attention, (scale, has_beta, has_state), tensors)

@@ -13,6 +13,9 @@ from torch import Tensor  # noqa: TID253
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.problem.arguments import as_integer
 
+# The arguments that may be left out.
+_OPTIONAL = frozenset({"initial", "initial_state", "D", "z", "delta_bias", "dt_bias"})
+
 
 def array_of(tensor: Tensor) -> AnyArray:
     """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
@@ -69,13 +72,15 @@ def _warn_once(device: str) -> None:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], *, same_dtype: bool = True) -> None:
-    """Raise an error unless these are tensors of one device and, if asked for, of one dtype. None is ignored.
+    """Raise an error unless these are tensors of one device and, if asked for, of one dtype.
+
+    Arguments that may be left out may be None.
 
     Raises:
         TypeError: an argument is not a tensor, or the dtypes differ.
         ValueError: the devices differ.
     """
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None or name not in _OPTIONAL}
     for name, tensor in given.items():
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass torch.as_tensor({name})")
