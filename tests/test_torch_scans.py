@@ -323,6 +323,11 @@ def test_errors_of_scan() -> None:
         scan((x, x), COMPOSITION, axis=0, initial=1)
     with pytest.raises(gs.OperatorError, match="it calls functions of torch"):
         scan(x, lambda l, r: torch.exp(l) + r, axis=0)
+    weight = torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(gs.OperatorError, match="uses the tensor weight, which requires a gradient"):
+        scan(x, lambda l, r: l + r * weight, axis=0)
+    with torch.no_grad():
+        scan(x, lambda l, r: l + r * weight, axis=0)
 
     def squares(l: Any, r: Any) -> Any:
         return np.sqrt(l * l + r * r)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import cast, py_object
 from dataclasses import dataclass, field, replace
+from inspect import getclosurevars
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -69,7 +71,8 @@ def scan(
         ValueError: the axis, `initial`, `segments`, `keys` or the shapes of a bundle do not fit, the devices differ, or
             both `segments` and `keys` are passed.
         TypeError: an argument is not a tensor, or the operator does not take the dtype.
-        OperatorError: the operator cannot be turned into a shader, or a derivative is asked for that it does not have.
+        OperatorError: the operator cannot be turned into a shader, it uses a tensor that requires a gradient, or a
+            derivative is asked for that it does not have.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
 
     `torch.compile` calls the scan as one operation, unless `op` is a Python function that reads more than its arguments
@@ -112,8 +115,21 @@ def scan(
             return _scan_outside_of_graphs(x, op, axis=axis, initial=initial, **flags, **cuts_given)
         results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
     else:
+        _check_variables(op.function if isinstance(op, Operator) else op)
         results = run(_scan_of(op, None, leaf_numbers, ranks, axis, *options), [*leaves, *starts, *cuts])
     return pytree.tree_unflatten(list(results), tree)
+
+
+def _check_variables(function: object) -> None:
+    """Raise OperatorError if a function closes over a tensor that would not get its gradient, or uses a global one."""
+    if isinstance(function, FunctionType) and torch.is_grad_enabled():
+        variables = getclosurevars(function)
+        for name, value in {**variables.globals, **variables.nonlocals}.items():
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise OperatorError(
+                    f"the operator uses the tensor {name}, which requires a gradient and would not get one. Pass it as "
+                    "one more field of x, expanded along the axis, or detach it before the call"
+                )
 
 
 # A compiled function leaves its graph for it.
