@@ -510,3 +510,5 @@ def test_a_loop_of_tensors_without_a_form_is_refused() -> None:
         gpuscan.torch.loop(lambda h, x: (torch.tanh(h + x), h), torch.zeros(2), torch.ones(3, 2))
     with pytest.raises(TypeError, match="f returned one value; return a pair of the next carry and y"):
         gpuscan.torch.loop(lambda h, x: h + x, torch.zeros(2), torch.ones(3, 2))
+    with pytest.raises(TypeError, match=r"a carry of the shapes \(2,\) for an init of \(4,\)"):
+        gpuscan.torch.loop(lambda h, x: ((h + x)[:2], h), torch.zeros(4), torch.ones(3, 4))

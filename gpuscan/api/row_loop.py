@@ -209,6 +209,12 @@ def _trace(
     """Return the loop with axes of rows of these lengths; `carry` and `xs` are the shapes without these axes."""
     function, shapes, types = make(*([rows + shape for shape in group] for group in (carry, xs)))
     lead, count = len(rows), len(carry)
+    wanted = [rows + shape for shape in carry]
+    if shapes[:count] != wanted:
+        found, like = (", ".join(map(str, group)) for group in (shapes[:count], wanted))
+        raise TypeError(
+            f"{name} returned a carry of the shapes {found} for an init of {like}; return a carry like init"
+        )
     if any(shape[:lead] != rows for shape in shapes):
         raise OperatorError(f"{name} mixes rows")
     ys = tuple(shape[lead:] for shape in shapes[count:])
