@@ -30,7 +30,7 @@ from gpuscan.device.device_array import check_shape
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.planning.strategies import environment
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
+from gpuscan.problem.arguments import as_flag, as_input_array, check_one_cut
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import ProblemOptions
 
@@ -203,7 +203,7 @@ class Device(OpenedDevice):
                 "a tuple of arrays of several dtypes was passed, which is a bundle and not one array. Pass each of "
                 "them: tuple(device.asarray(part) for part in x)"
             )
-        return new_array(self, as_array(x))
+        return new_array(self, as_input_array(x))
 
     def empty(self, shape: Shape, dtype: object) -> Array:
         """Return a new array on this device, with arbitrary contents.

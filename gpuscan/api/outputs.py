@@ -135,7 +135,8 @@ def _check_is_array(out: object, device: OpenedDevice | DeviceGroup | None) -> S
             _check_overlap(out)
         return out
     if not isinstance(out, np.ndarray) or is_masked(out):
-        raise TypeError(f"out of type {type(out).__name__} was passed for a NumPy result; pass a NumPy array")
+        also = ", or the input as device.asarray(x)" if isinstance(out, Array) else ""
+        raise TypeError(f"out of type {type(out).__name__} was passed for a NumPy result; pass a NumPy array{also}")
     if not out.flags.writeable:
         raise ValueError("a read-only out was passed; pass an array that can be written")
     _check_overlap(out)

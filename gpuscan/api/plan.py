@@ -256,7 +256,8 @@ class Plan(Numbered):
             array = as_array(array)
         if array.shape != self.shape:
             raise ValueError(
-                f"an array of shape {array.shape} was passed to a plan for shape {self.shape}; make a plan for it"
+                f"an array of shape {array.shape} was passed to a plan for shape {self.shape}; make another plan: "
+                f"device.plan({array.shape}, ...)"
             )
         if array.dtype != self.dtype and array.dtype.newbyteorder("=") != self.dtype.newbyteorder("="):
             raise TypeError(

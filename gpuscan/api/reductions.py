@@ -33,7 +33,8 @@ def reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Pro
         if seeds is None:
             raise ValueError(
                 f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
-                f"{problem.operator.described} has no identity. Pass initial=..., or give the operator an identity"
+                f"{problem.operator.described} has no identity. Pass initial=..., or give the operator an identity: "
+                "gpuscan.operator(function, identity=...)"
             )
         problem = replace(problem, seeds=seeds)
     return problem.as_reduction()

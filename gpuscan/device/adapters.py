@@ -14,7 +14,7 @@ from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.error_translation import make_fork_error
 from gpuscan.device.interrupts import defer_exit
 from gpuscan.device.webgpu_log import libraries_quiet
-from gpuscan.errors import AdapterNotFoundError
+from gpuscan.errors import AdapterNotFoundError, abbreviate
 from gpuscan.problem.arguments import as_integer
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         return wanted
     if not (wanted is None or isinstance(wanted, str)):
         raise TypeError(
-            "an adapter is a part of its summary, its number, a wgpu adapter or a wgpu device; got "
-            f"{type(wanted).__name__}"
+            f"{abbreviate(wanted)} was passed as an adapter. Pass a part of its name, its number in gpuscan.devices(), "
+            "a wgpu adapter or a wgpu device"
         )
     request = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):

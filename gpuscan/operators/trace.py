@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,8 +45,12 @@ def trace_operator(function: Callable[..., object], element: Element, name: str)
     """Trace ``function(left, right)``, which must return an element like its arguments."""
     graph, value = call_twice(function, [element, element], name)
     leaves = _flatten(element.structure, value, function, name)
+    single = element.structure.container == "leaf"
     fields = [
-        _field_nodes(graph, leaf, field, function, name) for leaf, field in zip(leaves, element.fields, strict=True)
+        _field_nodes(
+            graph, leaf, field, function, f"{'what' if single else f'field {field.name} of what'} {name} returns"
+        )
+        for leaf, field in zip(leaves, element.fields, strict=True)
     ]
     return Result(tuple(fields), element)
 
@@ -218,6 +223,12 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
     except Exception as error:
         if isinstance(error.__cause__, OperatorError):
             raise error.__cause__ from None  # NumPy asked a traced value for a number
+        if isinstance(error, TypeError) and (parameters := _refused_parameters(function, arguments)) is not None:
+            count = "1 argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
+            raise OperatorError(
+                f"{name} has the parameters {parameters}, but gpuscan calls it with {count}. Write a function that "
+                f"takes {count}{quote_definition(function)}"
+            ) from error
         source_line = quote_traceback(error.__traceback__) or quote_definition(function)
         if isinstance(error, IndexError) and ("valid indices" in str(error) or "used as indices" in str(error)):
             raise TableIndexError(
@@ -229,6 +240,20 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
         raise OperatorError(
             f"{name} raised {type(error).__name__} while it was traced: {error}{source_line}"
         ) from error
+
+
+def _refused_parameters(function: Callable[..., object], arguments: Sequence[object]) -> str | None:
+    """Return the parameters of a function that does not take this number of arguments; None for any other function."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some functions in C do not tell their parameters.
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return str(signature)
+    return None
 
 
 def _arguments(graph: Graph, elements: Sequence[Element]) -> list[object]:
@@ -297,10 +322,13 @@ def _flatten(structure: Structure, value: object, function: Callable[..., object
 
 
 def _field_nodes(
-    graph: Graph, leaf: object, field: Field, function: Callable[..., object], name: str
+    graph: Graph, leaf: object, field: Field, function: Callable[..., object], shown: str
 ) -> tuple[Node, ...]:
-    """Return the nodes of one field of the result, in the field's type and shape."""
-    shown = f"field {field.name} of what {name} returns"
+    """Return the nodes of one field of the result, in the field's type and shape.
+
+    Args:
+        shown: what messages call the field.
+    """
     if not isinstance(leaf, Traced):
         if not isinstance(leaf, (*Python, Parameter, np.generic, np.ndarray)):
             raise OperatorError(

@@ -284,7 +284,8 @@ class Traced(ArrayOperators):
         if function in METHODS:
             return lambda *args, **options: function(self, *args, **options)
         raise operator_error(
-            f"a traced value has no attribute {name!r}; call the NumPy function instead, if it is one that is traced"
+            f"the function reads .{name} of a value that is known only on the GPU, which has no such attribute. If "
+            "NumPy has a function for it, call that one"
         )
 
     # ----- NumPy's protocols
@@ -534,8 +535,8 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[AnyDTyp
     if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
         shown = " and ".join(str(getattr(dtype, "__name__", dtype)) for dtype in dtypes)
         raise operator_error(
-            f"{name} of {shown} is float64 in NumPy; write .astype(np.float32) on what is not float32 yet, "
-            "and np.float32(…) for a NumPy number"
+            f"{name} of {shown} is float64 in NumPy, and few GPUs have float64; write .astype(np.float32) on what is "
+            "not float32 yet, and np.float32(…) for a NumPy number"
         )
 
 

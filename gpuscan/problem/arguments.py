@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import prod
+from numbers import Number
 from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -103,7 +104,9 @@ def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
     integers = tuple(integer for integer in map(as_integer, given) if integer is not None)
     if len(integers) != len(given):
         shown = given if len(given) > 1 else given[0]
-        raise TypeError(f"{name}={abbreviate(shown)} was passed, but it must be integers; pass only integers")
+        raise TypeError(
+            f"{name}={abbreviate(shown)} was passed, but it must be integers. Pass an integer, or a tuple of integers"
+        )
     return integers
 
 
@@ -164,7 +167,7 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
     is_bundle = isinstance(x, (tuple, dict)) or (isinstance(x, list) and holds_arrays(x))
     outer = container_of(x) if is_bundle else None
     if outer is None:
-        array = as_array(x)
+        array = as_input_array(x)
         names = array.dtype.names
         if not names:
             # complex128 is the dtype of no element, but dtype= may convert it.
@@ -231,6 +234,21 @@ def as_array(x: object) -> AnyArray:
             f"{abbreviate(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
             "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
         ) from None
+
+
+def as_input_array(x: object) -> AnyArray:
+    """Return what `as_array` makes of an input, unless NumPy takes it for a single object.
+
+    Raises:
+        TypeError: as `as_array`; or the value is no array and no number, such as None, a set or a generator.
+    """
+    array = as_array(x)
+    if array.dtype == object and array.ndim == 0 and not isinstance(x, (np.ndarray, Number)):
+        raise TypeError(
+            f"{abbreviate(x)} was passed, which NumPy takes for a single object. Pass an array or a list of numbers, "
+            "such as list(x) of a set or a generator"
+        )
+    return array
 
 
 def _check_class(x: object) -> None:

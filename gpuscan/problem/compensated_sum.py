@@ -80,10 +80,10 @@ def add_pairs_everywhere(left: Sequence[Number], right: Sequence[Number]) -> tup
     return _add(left, right, as_it_is)
 
 
-def _refuse(refused: str) -> OperatorError:
+def _refuse(refused: str, instead: str = "dtype=np.float32") -> OperatorError:
     """Return the error for a scan that is not a sum of float32."""
     return OperatorError(
-        f"compensated=True was passed for {refused}; it is for sums of float32. Pass dtype=np.float32, or leave it out"
+        f"compensated=True was passed for {refused}; it is for sums of float32. Pass {instead}, or compensated=False"
     )
 
 
@@ -115,7 +115,7 @@ def as_pairs(x: object, op: object, options: ProblemOptions) -> tuple[object, Op
         OperatorError: the scan is not a sum of float32.
     """
     if resolve(op) is not BUILTINS["add"]:
-        raise _refuse(f"the operator {resolve(op).name!r}")
+        raise _refuse(f"the operator {resolve(op).name!r}", 'the operator "add"')
     dtype, before, initial = options.get("dtype"), options.get("before"), options.get("initial")
     if dtype is not None:
         if (requested := dtype_from(dtype)) != FLOAT32:

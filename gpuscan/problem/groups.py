@@ -184,5 +184,5 @@ def empty_error(operator: str, group: int) -> ValueError:
     """Return the error for an empty group."""
     return ValueError(
         f"a reduction of groups was asked for, but group {group} is empty and {operator} has no identity. Pass "
-        "initial=..., or give the operator an identity"
+        "initial=..., or give the operator an identity: gpuscan.operator(function, identity=...)"
     )

@@ -124,11 +124,16 @@ def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], o
             "one length along the first axis. Broadcast them with np.broadcast_arrays first"
         )
     axes = max(max(operator.element_axes, count) for count in own)
-    short = next(
-        leaf for leaf, count in zip(leaves, own, strict=True) if leaf.ndim <= max(operator.element_axes, count)
+    short, count = next(
+        (leaf, max(operator.element_axes, count))
+        for leaf, count in zip(leaves, own, strict=True)
+        if leaf.ndim <= max(operator.element_axes, count)
     )
     extra = f" and {axes} trailing axes of the element" if axes else ""
+    advice = (
+        "x[np.newaxis] to scan a single element" if short.ndim == count else f"an array of {count + 1} axes or more"
+    )
     return ValueError(
         f"an array of shape {short.shape} was passed, but {operator.described} needs at least one axis to "
-        f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
+        f"scan along{extra}. Pass {advice}"
     )

@@ -370,7 +370,8 @@ def make_problem(
         if identity is None:
             raise ValueError(
                 f"exclusive=True was passed with {operator.described}, which has no identity for the scan to "
-                "begin with. Pass initial=..., or give the operator an identity"
+                "begin with. Pass initial=..., or give the operator an identity: "
+                "gpuscan.operator(function, identity=...)"
             )
         rows = prod(rows_shape)
         # If the number of rows is a size, the values are brought to the device, and broadcast there.

@@ -383,7 +383,7 @@ def empty_segment_error(segment: int, described: str) -> ValueError:
     """Return the error for a reduction in which a segment is empty and has no result."""
     return ValueError(
         f"a reduction of segments was asked for, but segment {segment} is empty and {described} has no identity. Pass "
-        "initial=..., or give the operator an identity"
+        "initial=..., or give the operator an identity: gpuscan.operator(function, identity=...)"
     )
 
 

@@ -119,6 +119,22 @@ def test_what_is_no_bundle(device: gs.Device) -> None:
         gs.scan({"x": x, "y": x}, lambda l, r: {"x": l.z, "y": r.y}, axis=0, device=device)
 
 
+@pytest.mark.parametrize(
+    "nothing", [None, {1, 2}, (v for v in range(3)), object()], ids=["None", "set", "generator", "object"]
+)
+def test_what_is_no_array_is_named(device: gs.Device, nothing: Any) -> None:
+    for call in (lambda x: gs.scan(x, device=device), lambda x: gs.sort(x, device=device), device.asarray):
+        with pytest.raises(TypeError, match=r"which NumPy takes for a single object\. Pass an array"):
+            call(nothing)
+
+
+def test_elements_of_too_few_axes_say_how_many_are_needed(device: gs.Device) -> None:
+    with pytest.raises(ValueError, match=r"\(4,\) .* 2 trailing axes of the element\. Pass an array of 3 axes or more"):
+        gs.scan(np.ones(4), "matmul", device=device)
+    with pytest.raises(ValueError, match=r"\(2, 2\) .* Pass x\[np\.newaxis\] to scan a single element"):
+        gs.scan(np.ones((2, 2)), "matmul", device=device)
+
+
 def test_fields_of_a_structured_array_by_attribute(device: gs.Device) -> None:
     x = np.zeros(300, [("gain", np.uint32), ("shift", np.uint32)])
     x["gain"], x["shift"] = steps((300,), 8), steps((300,), 9)

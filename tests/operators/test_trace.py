@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections import namedtuple
 from typing import Any
 
@@ -363,6 +364,23 @@ def test_float64_asks_for_64_bit_numbers() -> None:
 def test_every_refusal_is_a_gpuscan_error() -> None:
     assert issubclass(OperatorError, GpuscanError)
     assert issubclass(OperatorError, ValueError)
+
+
+def test_functions_of_another_number_of_arguments_are_told_their_parameters() -> None:
+    functions: list[tuple[Any, str]] = [(lambda v: v, "(v)"), (lambda a, b, c: a, "(a, b, c)"), (lambda: 0, "()")]
+    for function, parameters in functions:
+        with pytest.raises(
+            OperatorError, match=re.escape(f"has the parameters {parameters}, but gpuscan calls it with 2")
+        ):
+            trace_body(function, np.int32)
+    # A TypeError of the function's own is quoted.
+    with pytest.raises(OperatorError, match="raised TypeError while it was traced"):
+        trace_body(lambda left, right: len(3), np.int32)  # type: ignore[arg-type]
+
+
+def test_a_result_of_one_value_is_not_called_a_field() -> None:
+    with pytest.raises(OperatorError, match=r"^what .* returns is None, not a number or an array"):
+        trace_body(lambda left, right: None, np.int32)
 
 
 def test_generators_and_coroutines_are_named() -> None:
