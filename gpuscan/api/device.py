@@ -183,7 +183,8 @@ class Device(OpenedDevice):
 
         Raises:
             UnsupportedDtypeError: gpuscan has no element type of this dtype.
-            TypeError: `x` is a tuple of arrays of several dtypes, which is a bundle and not one array.
+            TypeError: `x` is no array, such as None or a set; or it is a tuple of arrays of several dtypes, which is a
+                bundle and not one array.
             DeviceMemoryError: the device has too little memory.
             ValueError: the array is in a caller's buffer, which is mapped or was destroyed.
 

@@ -199,7 +199,7 @@ class Plan(Numbered):
         if isinstance(self._labels, TabledGroups):
             table = self._labels.table
             how = {
-                "stretches": f"{table.rows * table.sections:,} of {table.section_length:,} elements, "
+                "sections": f"{table.rows * table.sections:,} of {table.section_length:,} elements, "
                 f"{table.groups:,} labels",
                 "stages": ", ".join(f"{kernel.stage} {table.workgroups(kernel)}" for kernel in table.kernels),
             }

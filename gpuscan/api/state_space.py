@@ -161,7 +161,7 @@ def selective_state_update(
     The next states are ``exp(dt A) state + dt B x``, with ``dt = softplus(dt + dt_bias)``. The output is
     ``y = (sum over the next states of C state + D x) silu(z)``. The formulas omit optional arguments that are not
     passed. Complex states give twice the real part of the sum, as in `selective_scan`. mamba's `selective_state_update`
-    has the same signature. NumPy updates states in NumPy arrays.
+    has the same signature. If `state` is a NumPy array, NumPy computes the step.
 
     Args:
         state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.

@@ -223,7 +223,10 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
     except Exception as error:
         if isinstance(error.__cause__, OperatorError):
             raise error.__cause__ from None  # NumPy asked a traced value for a number
-        if isinstance(error, TypeError) and (parameters := _refused_parameters(function, arguments)) is not None:
+        if (
+            isinstance(error, TypeError)
+            and (parameters := _parameters_that_do_not_fit(function, arguments)) is not None
+        ):
             count = "1 argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
             raise OperatorError(
                 f"{name} has the parameters {parameters}, but gpuscan calls it with {count}. Write a function that "
@@ -242,7 +245,7 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
         ) from error
 
 
-def _refused_parameters(function: Callable[..., object], arguments: Sequence[object]) -> str | None:
+def _parameters_that_do_not_fit(function: Callable[..., object], arguments: Sequence[object]) -> str | None:
     """Return the parameters of a function that does not take this number of arguments; None for any other function."""
     try:
         signature = inspect.signature(function)

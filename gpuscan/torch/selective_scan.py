@@ -39,9 +39,10 @@ def selective_scan(
     For complex states, the sum is twice its real part. The formulas omit optional arguments that are not passed. States
     are computed in float32, or in float64 for float64.
 
-    For real float32 states, one kernel computes the outputs and keeps the states in registers. One kernel also computes
-    the gradients of up to 8,192 steps; GPUs use it for 2,048 channels or more, counted over all batches. Other states
-    take N times the memory of the input, on gpuscan's default device. `torch.compile` calls each pass as one operation;
+    For real float32 states, one kernel computes the outputs and keeps the states in registers. Another kernel computes
+    the gradients, if there are at most 65,536 steps, and on a GPU at least 2,048 channels with 16 states each, counted
+    over all batches. In all other cases the states take N times the memory of the input, on gpuscan's default device,
+    for a part of the channels at a time. `torch.compile` calls each pass as one operation;
     `torch.func.vmap` computes a batch at once. Forward-mode derivatives and derivatives of gradients keep all states in
     PyTorch's memory.
 

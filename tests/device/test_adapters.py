@@ -108,7 +108,7 @@ def test_the_variable_may_hold_a_number(monkeypatch):
 def test_what_is_no_adapter(list_only, wanted):
     """Assert that a TypeError says which values name an adapter."""
     list_only(LAVAPIPE)
-    with pytest.raises(TypeError, match=f"a wgpu adapter or a wgpu device; got {type(wanted).__name__}"):
+    with pytest.raises(TypeError, match=r"was passed as an adapter\. Pass a part of its name"):
         adapters.choose_adapter(wanted)
 
 
