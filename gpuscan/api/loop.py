@@ -172,9 +172,9 @@ def loop(
             also return a carry alone, or ``(carry, None)``. Usually an element is one number, and there is a loop of
             its own for each index of the other axes. If `f` indexes its carry or multiplies it as a matrix, the last
             axes of `init` belong to the carry, but no more of them than `f` needs; in ``x @ h``, both are matrices if
-            they have the axes for it. As with `jax.lax.scan`, `f` gets all numbers of `xs` at a step if it indexes or
-            sums x but not the carry, as in ``h + x.sum(axis=0)``, or if all axes of `init` belong to the carry. This is
-            so only if the next carry then has the shape of `init`. ``form.state_shape`` is the shape of the carry.
+            they have the axes for it. As with `jax.lax.scan`, `f` gets all numbers of `xs` at a step in two cases: it
+            indexes or sums x but not the carry, as in ``h + x.sum(axis=0)``; or all axes of `init` belong to the carry.
+            The next carry must then have the shape of `init`. ``form.state_shape`` is the shape of the carry.
         init: the first carry: an array, a number, or a bundle of these. It is broadcast over the other axes of `xs`. A
             Python number gets the dtype of `xs`, except that a counter that does not depend on `xs` is at least int32.
         xs: an array or a bundle of arrays, of shape (…, n, …) for n steps.
