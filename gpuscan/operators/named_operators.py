@@ -81,9 +81,11 @@ NAMED_OPERATORS: Mapping[np.ufunc, Operator] = {
     np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
 }
 _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
-# What people call operators that have another name here, as NumPy calls the reductions.
+# What people call operators that have another name here, as NumPy calls the reductions, and Python the operators.
 _MEANT = {"sum": "add", "cumsum": "add", "prod": "multiply", "product": "multiply", "cumprod": "multiply"}
 _MEANT |= {"and": "logical_and", "all": "logical_and", "or": "logical_or", "any": "logical_or", "xor": "logical_xor"}
+_MEANT |= {"+": "add", "plus": "add", "*": "multiply", "times": "multiply", "@": "matmul"}
+_MEANT |= {"&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor"}
 # NumPy's and Python's functions of a whole array, and the operators that do the same to two elements.
 _OF_ARRAYS: Mapping[object, str] = {
     **dict.fromkeys((np.sum, np.cumsum, sum), "add"),

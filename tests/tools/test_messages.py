@@ -72,9 +72,10 @@ def test_a_folder_that_this_user_may_not_look_into(files, capsys, monkeypatch, c
     assert (code, "cannot be reached by this user" in err, "Errno" in err) == (2, True, False)
 
 
-def test_names_of_reductions_are_understood():
-    with pytest.raises(OperatorError, match="did you mean 'add'"):
-        resolve("sum")
+@pytest.mark.parametrize(("name", "meant"), [("sum", "add"), ("+", "add"), ("times", "multiply"), ("^", "bitwise_xor")])
+def test_other_names_of_operators_are_understood(name, meant):
+    with pytest.raises(OperatorError, match=f"did you mean '{meant}'"):
+        resolve(name)
 
 
 @pytest.mark.parametrize("command", ["shader", "bench", "scan in.npy out.npy --axis 0", "export web"])
