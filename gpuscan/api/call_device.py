@@ -85,7 +85,7 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
             )
         devices.append(device)
     if not devices:
-        raise ValueError("device=[] was passed, which names no device; pass at least one, or leave device= out")
+        raise ValueError("an empty list of devices was passed, which names no device; pass at least one")
     return devices
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -112,9 +112,10 @@ class Operator:
         if self.kinds is None:
             return
         if not element.single:
+            fields = "1 field" if len(element.fields) == 1 else f"{len(element.fields)} fields"
             raise OperatorError(
-                f"{self.name!r} combines single values, and the element is a bundle of {len(element.fields)} fields; "
-                "pass a function that combines each field, such as lambda l, r: (l[0] + r[0], l[1] * r[1])"
+                f"{self.name!r} combines single values, and the element is a bundle of {fields}; pass a function that "
+                f"combines each field, such as lambda l, r: {_sums_of_fields(element.structure.keys)}"
             )
         (field,) = element.fields
         if field.scalar.kind not in self.kinds:
@@ -137,6 +138,15 @@ class Operator:
         if self.kinds == {"float"}:
             return "it combines floats; pass dtype=np.float32"
         return f"it combines {', '.join(sorted(self.kinds))} numbers; pass an integer dtype such as dtype=np.int32"
+
+
+def _sums_of_fields(keys: Sequence[str | int]) -> str:
+    """Return Python code that adds the first fields with these keys, as an example in a message."""
+    sums = [f"l[{key!r}] + r[{key!r}]" for key in keys]
+    if isinstance(keys[0], str):
+        sums = [f"{key!r}: {each}" for key, each in zip(keys, sums, strict=True)]
+    shown = ", ".join([*sums[:3], "..."] if len(sums) > 3 else sums)
+    return f"{{{shown}}}" if isinstance(keys[0], str) else f"({shown}{',' * (len(sums) == 1)})"
 
 
 def name_of(function: Callable[..., object]) -> str:

@@ -245,9 +245,9 @@ class Traced(ArrayOperators):
 
     def _number(self, *_: object) -> NoReturn:
         raise operator_error(
-            "the function turns a value that is known only on the GPU into a Python number (int, float, np.float64, "
-            "math.*); "
-            "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
+            "the function turns a value that is known only on the GPU into a Python number (int, float, round, "
+            "np.float64, math.*); write .astype(np.int32), np.round, np.exp, np.sqrt and their like, and "
+            "np.where(condition, a, b) where it decides"
         )
 
     __complex__ = __round__ = item = tolist = _number

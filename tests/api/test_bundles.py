@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,24 @@ def test_what_is_no_array_is_named(device: gs.Device, nothing: Any) -> None:
     for call in (lambda x: gs.scan(x, device=device), lambda x: gs.sort(x, device=device), device.asarray):
         with pytest.raises(TypeError, match=r"which NumPy takes for a single object\. Pass an array"):
             call(nothing)
+
+
+@pytest.mark.parametrize(
+    ("make", "sums"),
+    [
+        (lambda x: {"a": x, "b": x}, "{'a': l['a'] + r['a'], 'b': l['b'] + r['b']}"),
+        (lambda x: (x, x), "(l[0] + r[0], l[1] + r[1])"),
+        (lambda x: (x,), "(l[0] + r[0],)"),
+        (lambda x: [x] * 5, "(l[0] + r[0], l[1] + r[1], l[2] + r[2], ...)"),
+    ],
+)
+def test_a_named_operator_of_a_bundle_says_what_to_write(device: gs.Device, make: Any, sums: str) -> None:
+    bundle = make(steps((40,), 1))
+    with pytest.raises(gs.OperatorError, match=re.escape(f"combines each field, such as lambda l, r: {sums}")):
+        gs.scan(bundle, device=device)
+    if "..." not in sums:
+        total = gs.scan(bundle, eval(f"lambda l, r: {sums}"), device=device)
+        assert len(total) == len(bundle)
 
 
 def test_elements_of_too_few_axes_say_how_many_are_needed(device: gs.Device) -> None:
