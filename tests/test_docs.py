@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 
 import gpuscan
+from gpuscan.elements import SCALARS
+from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.devices import hide_adapters
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -183,6 +185,13 @@ def test_the_reference_names_everything_public() -> None:
     reference = (CHECKOUT / "docs" / "reference.md").read_text(encoding="utf-8")
     names = set(gpuscan.__all__) - {"__version__"}
     assert not {name for name in names if not re.search(rf"\b{name}\b", reference)}
+
+
+def test_the_page_of_operators_names_every_operator_and_type() -> None:
+    page = (CHECKOUT / "docs" / "operators.md").read_text(encoding="utf-8")
+    names, types = page.partition("## By name")[2].partition("##")[0], page.partition("## Types")[2].partition("##")[0]
+    assert not [name for name in BUILTINS if f"`{name}`" not in names]
+    assert not [name for name in SCALARS if f"{name}`" not in types]
 
 
 def test_every_decision_is_in_the_index() -> None:
