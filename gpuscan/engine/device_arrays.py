@@ -136,7 +136,9 @@ def scan_device(
                 whole = pack_problem(
                     problem, pack_device_arrays(problem, dense.leaves), limit, context.capabilities.summary
                 )
-                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), dense.results)
+                packed = empty_carriers(problem, dense.results)
+                scan_device(executor, whole, strategy, out=packed, count=count, **options)
+                unpack(problem, packed, dense.results)
             return results
         if takes_vectors(problem, context.capabilities):
             with _in_c_order(call) as dense:
@@ -481,10 +483,16 @@ def pack_device_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[
     return arrays
 
 
+def empty_carriers(problem: Problem, results: Sequence[DeviceArray]) -> list[DeviceArray]:
+    """Return new arrays for the results of the packed problem. They have as many elements as the results."""
+    count = results[0].size // problem.destination.fields[0].count
+    carriers = make_packed_element(problem.destination).fields
+    return [empty(results[0]._context, (count, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
+
+
 def unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
     """Copy the fields of a packed problem's results to arrays of their own."""
     fields, carriers = problem.destination.fields, make_packed_element(problem.destination).fields
-    count = math.prod(problem.results_shape)
     for result, f, (carrier, start) in zip(results, fields, carrier_offsets(problem.destination), strict=True):
-        view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
-        copy_elements(view, result)
+        shape, pitches = (result.size // f.count,), (carriers[carrier].storage_bytes,)
+        copy_elements(StridedView(wholes[carrier], start, shape, pitches, f.storage_bytes), result)

@@ -307,7 +307,7 @@ def scan_stream(
             return unpack_results(as_given, chunk.results)
         fields = as_given.destination.fields
         results = [empty(context, (chunk.length, *f.shape), f.scalar.dtype) for f in fields]
-        unpack(replace(as_given, shape=(chunk.length,)), chunk.results, results)
+        unpack(as_given, chunk.results, results)
         return results
 
     opening = pack(seeds_by_rows(opening) if on_device else opening)

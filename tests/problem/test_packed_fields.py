@@ -127,6 +127,17 @@ def test_fields_of_all_widths(narrow: gs.Device, options: dict[str, Any]) -> Non
             assert_same(result, field, options)
 
 
+def test_groups_in_rows(narrow: gs.Device) -> None:
+    """Assert that a GPU without subgroups sorts the labels of each row, and has a result for each group."""
+    gpu = device_as_if(narrow, adapter_type="DiscreteGPU", subgroup_size=0)
+    labels = np.random.default_rng(0).integers(0, 3, 50)
+    for x in (fields(4, (3, 50)), fields(5, (3, 50, 2))):
+        on_device = tuple(gpu.asarray(field) for field in x)
+        wanted = gs.reduce(x, sums, axis=1, groups=labels, device="numpy")
+        for result, field in zip(gs.reduce(on_device, sums, axis=1, groups=labels), wanted, strict=True):
+            assert_same(result, field)
+
+
 def test_a_plan_packs_nothing(narrow: gs.Device) -> None:
     with pytest.raises(gs.GpuscanError, match="one dtype"):
         narrow.plan((10,), "u4,u4,u4,u4,u4", sums)
