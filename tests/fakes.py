@@ -37,6 +37,8 @@ class FakeAdapter:
         """The limits that decide whether it can compute."""
         return {
             "max-compute-invocations-per-workgroup": self.invocations,
+            "max-compute-workgroup-size-x": self.invocations,
+            "max-compute-workgroup-storage-size": 16384,
             "max-storage-buffers-per-shader-stage": self.storage_buffers,
             "max-buffer-size": 1 << 30,
             "max-texture-dimension-1d": 16384,

@@ -19,9 +19,14 @@ THREADS_FEATURE = "implicit-device-synchronization"
 # The features that computations in float64 need: they take floats apart as 64-bit integers.
 FLOAT64_FEATURES = frozenset({"shader-f64", "shader-int64"})
 
-# The fewest invocations in a workgroup with which gpuscan runs, and the storage buffers that WebGPU promises to every
-# shader. Some listed adapters have fewer.
-LEAST_LIMITS = {"max-compute-invocations-per-workgroup": 64, "max-storage-buffers-per-shader-stage": 8}
+# What WebGPU promises to every shader, and gpuscan's shaders need: https://www.w3.org/TR/webgpu/#limits. Some listed
+# adapters have less.
+LEAST_LIMITS = {
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-size-x": 256,
+    "max-compute-workgroup-storage-size": 16384,
+    "max-storage-buffers-per-shader-stage": 8,
+}
 
 _WANTED_FEATURES = (
     "subgroup",  # wgpu-native's name

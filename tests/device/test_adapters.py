@@ -23,6 +23,7 @@ IRIS_OPENGL = FakeAdapter("Iris", "IntegratedGPU", "OpenGL")
 GEFORCE = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
 OLD_OPENGL = FakeAdapter("Old", "IntegratedGPU", "OpenGL", invocations=0)
 MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
+NARROW = FakeAdapter("Narrow", "IntegratedGPU", "OpenGL", invocations=128)
 
 
 @pytest.fixture
@@ -205,5 +206,5 @@ def test_where_there_is_no_adapter_a_fork_changes_nothing(list_only, monkeypatch
 
 
 def test_adapters_below_the_minimum_of_webgpu_are_left_out(list_only):
-    list_only(MOBILE, LLVMPIPE)
+    list_only(MOBILE, NARROW, LLVMPIPE)
     assert adapters.find_adapters() == [LLVMPIPE]
