@@ -112,8 +112,8 @@ class BufferPool:
         wgpu_device: the device that owns the buffers.
         max_free_bytes: the bytes of free buffers that are kept. Above it, the least recently used are destroyed.
         keeps_as_used: True to keep as many free bytes as are in use, if that is more than `max_free_bytes`.
-        flush: submits the runs that the device's queue holds, which may use a free buffer. It is called before buffers
-            are destroyed.
+        flush: submits the runs that the device's queue holds, which may use a buffer that was given back, and perhaps
+            taken again. It is called before buffers are destroyed.
 
     Attributes:
         lock: held while buffers are taken, given back or destroyed.
@@ -200,7 +200,10 @@ class BufferPool:
             self._in_use -= buffer.size
             self._allocations -= 1
             self._reserved -= buffer.size
-        self._end(buffer)
+        try:
+            self._flush()
+        finally:
+            self._end(buffer)
 
     def _end(self, buffer: wgpu.GPUBuffer) -> None:
         # In a forked process the driver would wait for threads that only the parent has.

@@ -147,3 +147,11 @@ def test_a_discarded_buffer_is_gone() -> None:
     pool.discard(pool.take(1000, USAGE))
     assert pool.usage() == MemoryUsage(0, 0, 0)
     assert device.alive == []
+
+
+def test_deferred_runs_are_submitted_before_a_buffer_is_discarded() -> None:
+    """Assert it, since a run that was deferred before the buffer was taken again may still use it."""
+    device, alive = FakeDevice(), list[int]()
+    pool = BufferPool(device, flush=lambda: alive.append(len(device.alive)))
+    pool.give_all(pool.take_all([(USAGE, MIN_BYTES)] * 2), [(USAGE, MIN_BYTES)] * 2, clean=False)
+    assert (alive[0], device.alive) == (2, [])
