@@ -202,8 +202,8 @@ _form_of(np.std)(_spread_of("np.std"))
 
 
 def _sorting(function: Callable[..., Array], name: str) -> Form:
-    def form(a: object, axis: int | None = -1, kind: object = None, *, stable: bool | None = None) -> Array:
-        del kind, stable  # Every sort is stable.
+    def form(a: object, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+        np.sort([], kind=kind, stable=stable)  # NumPy checks these. Every sort is stable.
         # NumPy ranks a single number, and refuses to sort it.
         array, axis = _with_axis(_array(name, a), axis, single=name == "np.argsort")
         return function(array, axis=axis)

@@ -148,6 +148,15 @@ def test_masks_choose_what_is_written(device: gs.Device) -> None:
         np.concatenate([c, c[:, :2]])
 
 
+@pytest.mark.parametrize("function", [np.sort, np.argsort])
+def test_kinds_of_sorts_are_numpys(device: gs.Device, function: Any) -> None:
+    a = device.asarray(np.array([3, 1, 2], np.float32))
+    np.testing.assert_array_equal(function(a, kind="mergesort").numpy(), function(a.numpy()))
+    for options in ({"kind": "x"}, {"kind": "stable", "stable": True}):
+        with pytest.raises(ValueError, match="kind"):
+            function(a, **options)
+
+
 def test_argsort_gives_indices_on_the_device(device: gs.Device) -> None:
     c = device.asarray(C)
     for axis in (-1, 0, None):
