@@ -66,7 +66,7 @@ def linear_recurrence(
                 f"initial of shape {tuple(initial.shape)} was passed, which does not broadcast to {tuple(others)}, the "
                 "shape without the axis. Pass one value, or one for each row"
             ) from None
-    (h,) = compute_scan(_Recurrence, (axis, as_flag("reverse", reverse), bool(start)), [a, b, *start])
+    (h,) = compute_scan(_Recurrence, (axis, as_flag("reverse", reverse), len(start) > 0), [a, b, *start])
     return h
 
 
@@ -134,7 +134,7 @@ class _Recurrence(TensorScan):
         if of_a is not None and a.shape[self.lead]:
             inputs = inputs + of_a * self._before(tensors, *results)
         start = [tangent for tangent in of_start if tangent is not None]
-        return run(replace(self, has_initial=bool(start)), [a, inputs, *start])
+        return run(replace(self, has_initial=len(start) > 0), [a, inputs, *start])
 
     def _before(self, tensors: Sequence[Tensor], h: Tensor) -> Tensor:
         """Return the state before each step."""
