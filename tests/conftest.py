@@ -32,7 +32,14 @@ import wgpu
 
 import gpuscan as gs
 from tests.harness.builds import plan_short_chunks, wait_with_pauses
-from tests.harness.devices import all_adapters, can_open, clean_devices_as_if, forget_plans, plan_as_gpu
+from tests.harness.devices import (
+    all_adapters,
+    can_open,
+    clean_devices_as_if,
+    forget_plans,
+    plan_as_gpu,
+    usable_adapters,
+)
 from tests.harness.tint import TintCheck
 
 IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
@@ -116,11 +123,6 @@ def adapter_id(adapter: wgpu.GPUAdapter) -> str:
     return f"{'lavapipe' if (device, backend) == ('llvmpipe', 'vulkan') else device}-{backend}"
 
 
-def find_usable_adapters() -> list[wgpu.GPUAdapter]:
-    """Return the adapters that open; the header of the report names the others."""
-    return [adapter for adapter in all_adapters() if can_open(adapter)]
-
-
 def adapter_parameters(*, with_gpu_plans: bool = False) -> list[Any]:
     """Return the pytest parameters of each adapter, or skipped ones if there is none and none is required.
 
@@ -129,7 +131,7 @@ def adapter_parameters(*, with_gpu_plans: bool = False) -> list[Any]:
     """
     parameters: list[Any] = []
     seen: dict[str, int] = {}
-    for adapter in find_usable_adapters():
+    for adapter in usable_adapters():
         name = adapter_id(adapter)
         seen[name] = seen.get(name, 0) + 1
         parameters.append(pytest.param(adapter, False, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
@@ -187,7 +189,7 @@ def chunks(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def skip_without_adapters() -> None:
     """Skip a test of what is said about the machine's adapters if there is none, and none is required."""
-    if not find_usable_adapters() and MIN_ADAPTERS == "0":
+    if not usable_adapters() and MIN_ADAPTERS == "0":
         pytest.skip("no adapter on this machine")
 
 
@@ -299,7 +301,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kind = "pretender" if plans_as_gpu(item) else "adapter"
             item.user_properties.append((kind, f"{adapter_id(adapter)} ({turn_of(item)})"))
     if IN_TURN:
-        found = find_usable_adapters()
+        found = usable_adapters()
         software = {a.summary: a.info["backend_type"] for a in found if a.info["adapter_type"] == "CPU"}
         software |= {summary + PLANS_OF_GPU: backend for summary, backend in software.items()}
         asked = [(item.nodeid.partition("[")[0], turn_of(item)) for item in items]

@@ -17,6 +17,7 @@ from gpuscan.api.row_scan import device_for
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import GpuscanError, OperatorError
 from gpuscan.operators.components import OTHER, Numbers, is_other, make_number_array
+from gpuscan.operators.row_functions import MORE_ROWS, ROWS, rows_to_try
 from gpuscan.problem.leading_axes import count_shared_axes
 from gpuscan.recent_values import RecentValues
 
@@ -25,8 +26,6 @@ Shape = tuple[int, ...]
 # A step of arrays: it takes the arrays of the carry and of x, and returns the arrays of the next carry and of y.
 ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
 
-# The least length of an axis of rows while the step is traced.
-ROWS = 2
 # The most numbers of a carry.
 _MAX_NUMBERS = 64
 
@@ -182,7 +181,7 @@ def row_loop(
         try:
             # Two lengths, so that a step that reads a length gives other numbers.
             traced = _trace(name, make, own_carry, own_xs, (ROWS,) * lead)
-            longer = _trace(name, make, own_carry, own_xs, (ROWS + 1,) * lead) if lead else traced
+            longer = _trace(name, make, own_carry, own_xs, (MORE_ROWS,) * lead) if lead else traced
             _try(traced, longer, dtypes)
         except Exception as error:
             # The step may not take arrays of other lengths than its own, in whatever way it says so. The last try has
@@ -228,9 +227,7 @@ def _try(traced: RowLoop, longer: RowLoop, dtypes: Sequence[Sequence[AnyDType]])
         longer: the same loop, traced with more rows.
     """
     rng = np.random.default_rng(0)
-    first_row = (0,) * len(traced.rows)
-    last = (ROWS - 1,) * len(traced.rows)
-    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(len(last))) for axis in range(len(last))]
+    first_row, *rows = rows_to_try(len(traced.rows))
     for _ in range(4):
         carry, x = (
             [_draw(rng, dtype) for shape, dtype in zip(shapes, own, strict=True) for _ in range(prod(shape))]
@@ -238,7 +235,7 @@ def _try(traced: RowLoop, longer: RowLoop, dtypes: Sequence[Sequence[AnyDType]])
         )
         with np.errstate(all="ignore"):
             first = repr(traced.step(tuple(carry), tuple(x)))
-            others = [*(traced.in_row(carry, x, row) for row in (last, *edges)), longer.in_row(carry, x, first_row)]
+            others = [*(traced.in_row(carry, x, row) for row in rows), longer.in_row(carry, x, first_row)]
             if any(repr(other) != first for other in others):
                 raise OperatorError(f"{traced.name} treats rows differently")
 

@@ -99,7 +99,7 @@ def launch_or_record(
 
 
 def launch_before(context: DeviceContext, held_run: HeldRun, call: object, launch: Callable[[], R]) -> R | None:
-    """Return what a function returns whose runs come before the held runs; None if that is impossible.
+    """Call a function so that its runs come before the held runs. Return its result; None if that is impossible.
 
     Args:
         held_run: a held run. The caller refers to its result, and so to what it reads.
@@ -110,7 +110,8 @@ def launch_before(context: DeviceContext, held_run: HeldRun, call: object, launc
     # No one else may find the held runs missing. Others take these locks in this order, too.
     with context.lock, context.pool.lock, queue.lock:
         if held_run.call is not call or queue.recording is not None:
-            # They were submitted meanwhile; or the call is a part of another one, whose later launches get other masks.
+            # Another thread submitted the held runs; or this call is a part of one that is being recorded. The program
+            # of that call will be launched with other masks.
             return None
         held, held_run.used = queue.held, True
         try:

@@ -218,7 +218,7 @@ class _Call:
         Args:
             stage: ``"scan"`` or ``"gradient"``.
             arrays: what it binds after the call.
-            channels: the channels of a workgroup; 0 for as many as `selective_invocations` take.
+            channels: the channels of a workgroup; with 0, it has `selective_invocations` invocations.
             given: further variables of its template. The shapes give the rest.
         """
         batches, groups, group_channels, _, length = self.shape

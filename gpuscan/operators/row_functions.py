@@ -24,7 +24,7 @@ RowFunction = Callable[[Sequence[Numbers], Sequence[Numbers]], list[Numbers]]
 # The length of the axes that a function has to keep apart, while it is traced.
 ROWS = 2
 # Another length, at which the function must do the same: else it reads the length.
-_MORE_ROWS = 3
+MORE_ROWS = 3
 # The most numbers of an element: more take minutes to trace.
 MAX_NUMBERS = 1024
 
@@ -75,8 +75,7 @@ def row_operator(
     The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
     axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
     not depend on a number of another row, and must depend on its own row's numbers in the same way in all rows that are
-    tried. These are the first row, the last row, for each axis a row that differs from the first along it alone, where
-    a function of diagonals fails, and the first of more rows, where a function of their number fails.
+    tried (`rows_to_try`). It is traced with three rows, too, where a function of the number of rows fails.
 
     Args:
         name: the function's name, for messages.
@@ -100,7 +99,7 @@ def row_operator(
                 rows: make(
                     [_with_rows(shape, (rows,) * lead, each) for shape, each in zip(own, constants, strict=True)]
                 )
-                for rows in (ROWS, _MORE_ROWS)
+                for rows in (ROWS, MORE_ROWS)
             }
             return _make_operator(name, functions, lead, own, dtypes, constants)
         except OperatorError as error:
@@ -157,6 +156,16 @@ def check_combined(
             )
 
 
+def rows_to_try(lead: int) -> list[tuple[int, ...]]:
+    """Return the rows in which a function is compared, given the number of axes of rows. The first one is row 0.
+
+    A function of diagonals gives something else in a row that differs from the first along one axis alone.
+    """
+    corners = [(0,) * lead, (ROWS - 1,) * lead]
+    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(lead)) for axis in range(lead)]
+    return list(dict.fromkeys([*corners, *edges]))
+
+
 class _MixedRowsError(Exception):
     """A result depends on other rows."""
 
@@ -182,10 +191,8 @@ def _make_operator(
     axes = max(map(len, own))
     shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
     element = element_of(dtypes, tuple_of(len(shapes)), shapes)
-    corners = [(0,) * lead, (ROWS - 1,) * lead]
-    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(lead)) for axis in range(lead)]
-    rows = dict.fromkeys([*corners, *edges])
-    tried = [(ROWS, row) for row in rows] + [(length, corners[0]) for length in functions if length != ROWS]
+    rows = rows_to_try(lead)
+    tried = [(ROWS, row) for row in rows] + [(length, rows[0]) for length in functions if length != ROWS]
     traced = [
         _in_row(functions[length], (length,) * lead, own, shapes, dtypes, constants, row) for length, row in tried
     ]

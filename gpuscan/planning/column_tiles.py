@@ -99,7 +99,7 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
 
 
 def _is_large(spec: ScanSpec, h: Heuristics) -> bool:
-    """Return True if there are so many elements that even large tiles are many."""
+    """Return True if there are enough elements for many large tiles."""
     return h.min_large_columns is not None and spec.rows * spec.row_length >= h.min_large_columns
 
 

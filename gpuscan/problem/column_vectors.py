@@ -79,7 +79,7 @@ def as_vectors(problem: Problem) -> Problem:
 
 
 def _repeat(count: int, rows: Any) -> Any:
-    """Return the values of rows. Those of one row, which all rows are equal to, are returned for some rows."""
+    """Return the values of `count` rows, given the values of all of them or the one value that they share."""
     return np.broadcast_to(rows, (count,)) if isinstance(rows, np.ndarray) and len(rows) == 1 else rows
 
 

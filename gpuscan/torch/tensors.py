@@ -13,7 +13,7 @@ from torch import Tensor  # noqa: TID253
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.problem.arguments import as_integer
 
-# The arguments that may be left out.
+# The arguments that are optional.
 _OPTIONAL = frozenset({"initial", "initial_state", "D", "z", "delta_bias", "dt_bias"})
 
 
@@ -74,7 +74,7 @@ def _warn_once(device: str) -> None:
 def check_tensors(tensors: Mapping[str, Tensor], *, same_dtype: bool = True) -> None:
     """Raise an error unless these are tensors of one device and, if asked for, of one dtype.
 
-    Arguments that may be left out may be None.
+    Optional arguments may be None.
 
     Raises:
         TypeError: an argument is not a tensor, or the dtypes differ.

@@ -1,7 +1,7 @@
 """Running extrema by choice, with what belongs to them: (best, payload) is replaced where a new value is better.
 
-Law: ``h[t] = (v, p)[t] if v[t] is better than the best of h[t-1] else h[t-1]``, where better is ``>``, ``>=``, ``<`` or
-``<=`` of the values, of a function of them such as their size, or of several such keys in turn. A map is (taken, v, p):
+Law: ``h[t] = (v, p)[t] if v[t] is better than the best of h[t-1] else h[t-1]``. Here "better" is ``>``, ``>=``, ``<``
+or ``<=`` of keys: the values, a function of them such as their size, or several keys in turn. A map is (taken, v, p):
 a candidate, and whether there is one. Composition: the right candidate if it is better than the left one, or if there
 is no left one; otherwise the left. Identity: no candidate. Proof: better-than is a total preorder, so every order of
 comparison ends with the same candidate. It is the last one that is better than all candidates before it. A NaN is no

@@ -415,7 +415,7 @@ def _choose_inside(graph: Graph, choice: Node) -> Node:
     """Rewrite ``f(u) if u < v else f(v)``, for any comparison, as ``f(u if u < v else v)``.
 
     Without this, the paths through ``max(low, min(h, high))`` would be joined only at its end, and the inner `min`
-    would not be found. Return other choices unchanged, also those by equality, which are no extrema: they choose by
+    would not be found. Return other choices unchanged, also choices by equality, which are no extrema: they choose by
     another number where the first ones are equal.
     """
     # A choice between equal numbers is the number itself.
