@@ -215,12 +215,15 @@ def sort_labels(
         strategy = "lookback"
     given = _on_device(executor, labels)
     sizes = [f.storage_bytes for f in problem.source.fields]
-    if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
+    binding = executor.context.binding_limit  # of the arrays of what moves along
+    words_fit, pairs_fit = sizes[0] * length <= binding, 8 * length <= binding
+    if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]) and words_fit:
         words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
         ordered = sort_device(executor, given._view_as((length,)), 0, words=words)
         return SortedLabels(ordered.keys, ordered.payload, moved=True)
     limit = executor.context.capabilities.limits[STORAGE_LIMIT]
-    if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
+    takes_pairs = problem.rows == 1 and sizes == [4] and limit > 8 and pairs_fit
+    if with_elements and takes_pairs and _are_long(executor, 4 * length):
         words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
         ordered = sort_device(executor, given._view_as((length,)), 0, with_indices=True, words=words, strategy=strategy)
         return SortedLabels(ordered.keys, ordered.payload, words=ordered.words)

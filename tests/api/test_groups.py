@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import wgpu
 
 import gpuscan as gs
 from gpuscan.planning.key_heuristics import group_heuristics_for
@@ -226,6 +227,24 @@ def test_many_labels(device: gs.Device, dtype: Any, monkeypatch: pytest.MonkeyPa
     small = replace(group_heuristics_for("CPU"), min_partitioned_bytes=1)
     monkeypatch.setattr("gpuscan.engine.groups.group_heuristics_for", lambda _: small)
     np.testing.assert_array_equal(gs.scan(device.asarray(x), groups=device.asarray(labels)).numpy(), expected)
+
+
+def test_elements_that_fit_a_binding_alone_but_not_with_their_indices(
+    adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = 1 << 17
+    own = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 8 * length - 16})
+    rng = np.random.default_rng(10)
+    x, labels = rng.integers(-99, 99, length).astype(np.int32), rng.integers(0, 30_000, length)
+    small = replace(group_heuristics_for("CPU"), min_partitioned_bytes=1)
+    monkeypatch.setattr("gpuscan.engine.groups.group_heuristics_for", lambda _: small)
+    given = own.asarray(x), own.asarray(labels.astype(np.int32))
+    expected = gs.scan(x, groups=labels, device="numpy")
+    np.testing.assert_array_equal(gs.scan(given[0], groups=given[1]).numpy(), expected)
+    wide = own.asarray(x.astype(np.int64))
+    for call in (gs.scan, gs.reduce):
+        with pytest.raises(gs.DeviceMemoryError, match=f"array of {8 * length} bytes was to be reordered"):
+            call(wide, groups=given[1])
 
 
 def test_few_labels(device: gs.Device) -> None:
