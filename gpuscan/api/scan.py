@@ -173,8 +173,8 @@ def scan(
         strategy: the algorithm: ``"auto"`` (the fastest that is safe on the device), ``"lookahead"``, ``"lookback"``,
             ``"fallback"`` or ``"three_dispatch"``; see docs/tiles.md.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
-            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. If there
-            are several devices, in a list or in a `gpuscan.ShardedArray`, only the first one scans.
+            ``device="numpy"``; see docs/numerics.md. If there are several devices, in a list or in a
+            `gpuscan.ShardedArray`, only the first one scans.
 
     Returns:
         An array of the type and shape of `x`, or a bundle like `x`; with `return_total`, the pair ``(result, total)``.

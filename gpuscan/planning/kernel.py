@@ -21,7 +21,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ShaderSpec
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileShape
+from gpuscan.planning.tile_shapes import CANONICAL_GROUP, SPAN, ColumnTile, RowTile, Tile, TileShape
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
@@ -236,12 +236,17 @@ class Kernel(HashedOnce):
 
     @property
     def tiles_per_span(self) -> int:
-        """The tiles of a span, which is combined in halves."""
+        """The tiles of a span in the canonical order."""
         return SPAN // self.tile.tile_size
 
     @property
+    def chunks_per_group(self) -> int:
+        """The chunks of a group in the canonical order."""
+        return CANONICAL_GROUP
+
+    @property
     def tile_leads(self) -> int:
-        """The items that a tile of a canonical order may be joined with: a half for each bit, and what is before."""
+        """The items before a tile in the canonical order: a half for each bit of its number, and the fold of spans."""
         return self.tiles_per_span.bit_length()
 
     @property

@@ -11,8 +11,11 @@ from gpuscan.sizes import reveal
 # fixes the order of combination, so it is the same on every adapter.
 BLOCK = 32
 
-# The elements of a span, which are combined in halves under ``reproducible="everywhere"``. Spans are folded from the
-# left, so the carry of a piece is one item. The number is part of the promise and never changes.
+# Under ``reproducible="everywhere"``, the elements of a chunk, which are combined from left to right, the chunks of a
+# group, and the elements of a span (docs/numerics.md). Spans are folded from the left, so the carry of a piece is one
+# item. These numbers are part of the promise and never change.
+CANONICAL_CHUNK = 4
+CANONICAL_GROUP = 32
 SPAN = 1 << 20
 
 

@@ -10,18 +10,18 @@ from gpuscan.operators.code import Code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
-from gpuscan.planning.tile_shapes import BLOCK, TileShape, power_below
+from gpuscan.planning.tile_shapes import BLOCK, CANONICAL_CHUNK, CANONICAL_GROUP, TileShape, power_below
 
 # Words of workgroup memory for one invocation of a compaction: 16 of elements that are moved, 4 of its chunks' ranks.
 MOVING_WORDS = 16 + 4
 
-# The invocations of a workgroup that combines in halves, and the elements of each, at most: of GPUs, and of CPU
-# adapters, where a barrier costs much. lavapipe took half as long as in 256 x 4, SwiftShader a seventh. An H200 took
-# 204 us for sums of 2^25 in 128 x 16, 211 in 256 x 16, 295 in 256 x 8, 508 in 256 x 4 by three dispatches.
+# The invocations of a workgroup that combines in the canonical order, and the elements of each, at most: of GPUs, and
+# of CPU adapters, where a barrier costs much. lavapipe took half as long as in 256 x 4, SwiftShader a seventh. An H200
+# took 334 us for linear recurrences of 2^25 in 128 x 16, 361 in 256 x 16, 374 in 256 x 8, 364 in 64 x 32.
 HALVES_WORKGROUP, HALVES_CHUNK = 128, 16
 HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK = 32, 8
-# The invocations where tiles look back. An H200 takes 118 us for sums of 2^25 with 256 invocations, 127 with 128. With
-# 32 elements for each it takes 113, but 57 instead of 21 for 2^22.
+# The invocations where tiles look back. An H200 takes 118 us for sums of 2^25 with 256 invocations, 131 with 512. With
+# 32 elements for each it takes 114.
 LOOK_BACK_WORKGROUP = 256
 # The most words of a chunk. H200, sums in rows of 1,000: 370 us with 32 words, 430 with 16.
 HALVES_WORDS = 32
@@ -89,18 +89,14 @@ def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     looks_back = spec.combine.bounded and not is_cpu
     if looks_back:
         workgroup = LOOK_BACK_WORKGROUP
-    chunk = min_chunk(spec.source, spec.destination)
     codes = [code for code in (spec.combine, spec.before, spec.after) if code is not None]
     takes_long = is_cpu and sum(code.quick_characters for code in codes) > HALVES_CHARACTERS
-    items = chunk
+    items = CANONICAL_CHUNK
     while not takes_long and items < longest and items * 2 * spec.item_words <= HALVES_WORDS:
         items *= 2
-    widest = max(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
-    while chunk < items and not (looks_back and 2 * chunk * widest > ACCESS_BYTES):  # lanes load vectors, side by side
-        chunk *= 2
-    steps = items // chunk
-    capacity = max(1, items_that_fit(spec, capabilities) // steps)
-    return TileShape(power_below(min(workgroup, max_invocations(capabilities), capacity)), 0, steps, chunk)
+    steps = items // CANONICAL_CHUNK
+    capacity = max(CANONICAL_GROUP, items_that_fit(spec, capabilities) // steps)
+    return TileShape(power_below(min(workgroup, max_invocations(capabilities), capacity)), 0, steps, CANONICAL_CHUNK)
 
 
 def totals_tile(tile: TileShape, spec: ScanSpec, capabilities: Capabilities) -> TileShape:

@@ -31,6 +31,8 @@ def count_scanned_items(kernel: Kernel) -> int:
     if isinstance(tile, RowTile):
         return tile.workgroup_size * (tile.chunk if tile.columns else 1)
     items = tile.workgroup_size * (1 if tile.subgroup_size else tile.steps) if kernel.uses_scratch else 0
+    if kernel.spec.everywhere and kernel.stage == "scan":
+        items += items // kernel.chunks_per_group + kernel.tile_leads
     return items + (tile.bands_per_workgroup + 1 if tile.bands_per_workgroup > 1 else 0)
 
 
@@ -47,7 +49,7 @@ def waiting_bytes(kernel: Kernel) -> int:
     items = tile.columns * tile.chunk if isinstance(tile, ColumnTile) else 1 + kernel.wait_policy.one_workgroup_folds
     words = tile.columns if isinstance(tile, ColumnTile) else tile.block
     if kernel.spec.everywhere:
-        items += kernel.tiles_per_span + kernel.tile_leads
+        items += kernel.tiles_per_span
     if kernel.wait_policy.at_once:
         items += kernel.heuristics.max_tiles_at_once // tile.block
     folders = tile.subgroups_per_workgroup if kernel.wait_policy.in_rounds else 0

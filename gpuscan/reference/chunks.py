@@ -13,9 +13,9 @@ from gpuscan.array_types import AnyArray as Array
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Marks
-from gpuscan.reference.everywhere import FixedJoiner, scan_span, shift_results
+from gpuscan.reference.everywhere import FixedJoiner, scan_span
 from gpuscan.reference.scan import load, store
-from gpuscan.reference.stages import Items, last, stack
+from gpuscan.reference.stages import Items, stack
 
 
 @dataclass
@@ -72,7 +72,7 @@ def _with_marks(problem: Problem, *, begins: bool) -> Problem:
 
 
 def _scan_next(chunks: deque[_Chunk], count: int, fold: Items | None) -> Items:
-    """Scan the next items of the chunks as one span, and return the last result as arrays of length 1."""
+    """Scan the next items of the chunks as one span, after the fold of those before, and return the next fold."""
     taken: list[tuple[_Chunk, int, int]] = []
     for chunk in chunks:
         begin, end = chunk.taken, chunk.taken + min(count, chunk.rest)
@@ -81,12 +81,13 @@ def _scan_next(chunks: deque[_Chunk], count: int, fold: Items | None) -> Items:
         count -= end - begin
     problem = chunks[0].problem
     join = FixedJoiner(problem.operator, problem.element, segmented=True)
-    sums = scan_span(join, stack([tuple(a[i:j] for a in chunk.items) for chunk, i, j in taken]), fold)
-    results = shift_results(sums, fold) if problem.exclusive else sums
+    items = stack([tuple(a[i:j] for a in chunk.items) for chunk, i, j in taken])
+    inclusive, exclusive, after = scan_span(join, items, fold)
+    results = exclusive if problem.exclusive else inclusive
     at = 0
     for chunk, begin, end in taken:
         part = tuple(array[at : at + end - begin] for array in results)
         if end > begin:
             chunk.results.append(store(chunk.problem, part, begin))
         at += end - begin
-    return tuple(array[np.newaxis] for array in last(sums))
+    return after

@@ -1,13 +1,13 @@
 """Scan on NumPy with the bits that reproducible="everywhere" promises: in the canonical order, by fixed steps.
 
-The canonical order is defined in docs/numerics.md. `scan_halves` is the twin of what the kernels do in a tile and with
-the totals of the tiles of a span.
+The canonical order is defined in docs/numerics.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from gpuscan.operators.evaluation import compute_fields
 from gpuscan.operators.expression_graph import Node, numpy_function
 from gpuscan.operators.trace import Map, trace_map, trace_operator
 from gpuscan.operators.wgsl_arithmetic import CHOICES, ELEMENTARY, ROUNDS_TO_ODD
-from gpuscan.planning.tile_shapes import SPAN
+from gpuscan.planning.tile_shapes import CANONICAL_CHUNK, CANONICAL_GROUP, SPAN
 from gpuscan.reference.elementary import elementary
-from gpuscan.reference.stages import Items, Joiner, first, last, pad_items, stack
+from gpuscan.reference.stages import Items, Joiner, first, pad_items, rest, stack
 
 # The bits of the only NaN.
 NAN = np.uint32(0x7FC00000).view(np.float32)
@@ -31,51 +31,87 @@ _ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
 # ----- The canonical order
 
 
-def scan_halves(join: Joiner, items: Items) -> Items:
-    """Return the inclusive scan along the first axis, of a power of two items.
-
-    It is the scan of the left half, then the total of that half joined with the scan of the right half. The total of
-    a half is the last item of its scan.
-    """
-    count, half = len(items[0]), 1
-    while half < count:
-        pairs = tuple(array.reshape(-1, 2, half, *array.shape[1:]) for array in items)
-        left = tuple(array[:, 0] for array in pairs)
-        joined = join(tuple(array[:, -1:] for array in left), tuple(array[:, 1] for array in pairs))
-        both = zip(left, joined, strict=True)
-        items = tuple(np.stack(arrays, axis=1).reshape(-1, *arrays[0].shape[2:]) for arrays in both)
-        half *= 2
-    return items
-
-
-def scan_span(join: Joiner, items: Items, fold: Items | None) -> Items:
-    """Return the results of a span, or of the beginning of one.
+def scan_span(join: Joiner, items: Items, fold: Items | None) -> tuple[Items, Items, Items]:
+    """Return the inclusive and the exclusive results of a span, or of the beginning of one, and the next span's fold.
 
     Args:
         join: the operator.
         items: up to `SPAN` items.
-        fold: the last result before them, as arrays of length 1; None at the beginning.
+        fold: the totals of all spans before, folded, as arrays of length 1; None at the beginning. Then the first
+            exclusive result is any.
     """
-    count = len(items[0])
-    sums = scan_halves(join, pad_items(items, 1 << max(0, count - 1).bit_length()))
-    sums = tuple(array[:count] for array in sums)
-    return sums if fold is None else join(fold, sums)
+    count, unit = len(items[0]), CANONICAL_CHUNK * CANONICAL_GROUP
+    groups = 1 << max(0, -(-count // unit) - 1).bit_length()
+    padded = _in_shape(pad_items(items, groups * unit), groups, CANONICAL_GROUP, CANONICAL_CHUNK)
+    columns = [tuple(array[:, :, position] for array in padded) for position in range(CANONICAL_CHUNK)]
+    scanned = list(accumulate(columns, join))
+    # What is before each chunk in its group, and before each group. The first chunk of a group has only the latter.
+    in_groups, totals = lead_halves(join, scanned[-1], None)
+    start = None if fold is None else tuple(array[np.newaxis] for array in fold)
+    before, total = lead_halves(join, tuple(array.swapaxes(0, 1) for array in totals), start)
+    before = tuple(array.swapaxes(0, 1) for array in before)
+    leads = _with_first(before, join(before, in_groups))
+    if fold is None:
+        leads = stack([first(in_groups, 1), rest(leads, 1)])
+    leads = _in_shape(leads, 1, groups * CANONICAL_GROUP)
+    own = [_in_shape(row, 1, groups * CANONICAL_GROUP) for row in scanned]
+    results = [join(leads, row) for row in own]
+    if fold is None:  # there is nothing before the first chunk
+        results = [_with_first(row, result) for row, result in zip(own, results, strict=True)]
+    inclusive, exclusive = (
+        tuple(np.stack(arrays, axis=2).reshape(-1, *arrays[0].shape[2:])[:count] for arrays in zip(*rows, strict=True))
+        for rows in (results, [leads, *results[:-1]])
+    )
+    span = tuple(array[0] for array in total)
+    return inclusive, exclusive, span if fold is None else join(fold, span)
+
+
+def lead_halves(join: Joiner, totals: Items, lead: Items | None) -> tuple[Items, Items]:
+    """Return what is before each of several parts, along the second axis, and the total of all.
+
+    It is `lead`, joined with halves of the parts before, the largest half first.
+
+    Args:
+        join: the operator.
+        totals: of the parts, a power of two.
+        lead: what is before the first part; None if there is nothing. Then the first result is any.
+    """
+    levels = [totals]
+    while levels[-1][0].shape[1] > 1:
+        levels.append(join(*(tuple(array[:, side::2] for array in levels[-1]) for side in (0, 1))))
+    total = levels.pop()
+    leads = total if lead is None else lead
+    for level in reversed(levels):
+        halves = tuple(array[:, 0::2] for array in level)
+        joined = join(leads, halves)
+        if lead is None:
+            joined = _with_first(halves, joined)
+        pairs = (np.stack(arrays, axis=2) for arrays in zip(leads, joined, strict=True))
+        leads = tuple(array.reshape(len(array), -1, *array.shape[3:]) for array in pairs)
+    return leads, total
+
+
+def _in_shape(items: Items, *shape: int) -> Items:
+    """Return the items with these axes. Their elements keep their axes."""
+    axes = 2 if len(shape) == 2 else 1
+    return tuple(array.reshape(*shape, *array.shape[axes:]) for array in items)
+
+
+def _with_first(items: Items, others: Items) -> Items:
+    """Return the other items, but along the second axis the first ones of `items`."""
+    return tuple(
+        np.concatenate((array[:, :1], other[:, 1:]), axis=1) for array, other in zip(items, others, strict=True)
+    )
 
 
 def scan_everywhere(
-    join: Joiner, load: Callable[[int, int], Items], length: int
-) -> Iterable[tuple[int, Items, Items | None]]:
-    """Yield the results of each span: its first index, the results, and the last result before it."""
+    join: Joiner, load: Callable[[int, int], Items], length: int, *, exclusive: bool
+) -> Iterable[tuple[int, Items]]:
+    """Yield the results of each span: its first index, and the results."""
     fold: Items | None = None
     for start in range(0, length, SPAN):
-        results = scan_span(join, load(start, min(start + SPAN, length)), fold)
-        yield start, results, fold
-        fold = tuple(array[np.newaxis] for array in last(results))
-
-
-def shift_results(results: Items, fold: Items | None) -> Items:
-    """Return exclusive results from inclusive ones; the first of all is any, since a head stands there."""
-    return stack([first(results, 1) if fold is None else fold, first(results, -1)])
+        inclusive, before, fold = scan_span(join, load(start, min(start + SPAN, length)), fold)
+        yield start, before if exclusive else inclusive
 
 
 # ----- Fixed steps

@@ -14,7 +14,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import empty_segment_error
-from gpuscan.reference.everywhere import FixedJoiner, compute_fixed_map, scan_everywhere, shift_results
+from gpuscan.reference.everywhere import FixedJoiner, compute_fixed_map, scan_everywhere
 from gpuscan.reference.stages import Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
 # These constants tune NumPy, not an adapter, so they stand here and not in planning/heuristics.py. The experiments were
@@ -195,11 +195,12 @@ def accumulate_everywhere(problem: Problem) -> list[Array]:
     logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     join = FixedJoiner(problem.operator, problem.element, problem.segmented)
     parts = scan_everywhere(
-        join, lambda start, stop: load(problem, [leaf[start:stop] for leaf in flat], start), problem.size
+        join,
+        lambda start, stop: load(problem, [leaf[start:stop] for leaf in flat], start),
+        problem.size,
+        exclusive=problem.exclusive,
     )
-    for start, results, before in parts:
-        if problem.exclusive:
-            results = shift_results(results, before)
+    for start, results in parts:
         for output, part in zip(logical, store(problem, results, start), strict=True):
             output[start : start + len(part)] = part
     return [in_order(problem, output) for output in outputs]

@@ -1,6 +1,6 @@
-{#- The canonical order of reproducible="everywhere" within a tile: first the scan of the left half, then the total of
-    the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
-    their size, so that every tile of a power of two gives the same bits.
+{#- The canonical order of reproducible="everywhere" within a tile (docs/numerics.md). Chunks are scanned from left to
+    right. Their totals are joined in halves, which begin at multiples of their size, so that every tile of a power of
+    two gives the same bits. What is before a chunk is joined with each of its items.
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
     step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps,
     in loops, because these are long. -#}
@@ -12,28 +12,37 @@
 {% set value = ".value" if kernel.segmented else "" %}
 {#- Some items, given their WGSL. -#}
 {% macro items_of(texts) %}Items({{ texts | join(", ") }}){% endmacro %}
-{#- The smallest sizes of some items, given their WGSL. -#}
-{% macro sizes_in(items) -%}
+{#- The bounds of the numbers of some items, given as WGSL with commas between them. -#}
+{% macro bounds_in(items) -%}
 {% set ns = namespace(text="") %}
-{% for item in items %}
+{% for item in items.split(", ") %}
 {% set ns.text = "smaller_sizes(%s, sizes_of(%s%s))" % (ns.text, item, value) if ns.text else "sizes_of(%s%s)" % (item, value) %}
 {% endfor %}
-{{- ns.text -}}
+{{- "bounds_of(%s)" % ns.text -}}
 {%- endmacro %}
-{#- The items `name` where halves of `half` elements are joined by the function `join`. -#}
-{% macro level(name, half, join) -%}
-Items({% for position in range(items) %}{{ "%s(%s[%d], %s[%d])" % (join, name, position // half * half - 1, name, position) if position // half % 2 else "%s[%d]" % (name, position) }}{{ ", " if not loop.last }}{% endfor %})
+{#- The item at a position of each chunk. -#}
+{% macro at_position(position) -%}
+{% for step in range(steps) %}scanned[{{ step * chunk + position }}]{{ ", " if not loop.last }}{% endfor %}
 {%- endmacro %}
-{#- Return the scans of the chunks, without a test of any bounds. -#}
-{% macro return_levels(join) %}
-    let s1 = own;
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < chunk %}
-    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, join) }};
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
-    return s{{ chunk }};
+{#- The elements of an array of leads. -#}
+{% macro each_of(name) -%}
+{% for step in range(steps) %}{{ name }}[{{ step }}]{{ ", " if not loop.last }}{% endfor %}
+{%- endmacro %}
+{#- Return the scans of the chunks by the function `join`. -#}
+{% macro return_chunks(join) %}
+{% for index in range(items) %}
+    let s{{ index }} = {{ "%s(s%d, own[%d])" % (join, index - 1, index) if index % chunk else "own[%d]" % index }};
+{% endfor %}
+    return Items({% for index in range(items) %}s{{ index }}{{ ", " if not loop.last }}{% endfor %});
 {% endmacro %}
+{#- For each step, its element of the first array joined with that of the second one. -#}
+{% macro both(join) -%}
+Leads({% for step in range(steps) %}{{ join }}(leads[{{ step }}], totals[{{ step }}]){{ ", " if not loop.last }}{% endfor %})
+{%- endmacro %}
+{#- The items, each joined with the lead of its chunk. -#}
+{% macro led(join) -%}
+Items({% for index in range(items) %}{{ join }}(leads[{{ index // chunk }}], own[{{ index }}]){{ ", " if not loop.last }}{% endfor %})
+{%- endmacro %}
 {% macro chunks_in_halves() %}
 // The items of an invocation: its chunks, in the order of the steps.
 alias Items = array<Item, {{ items }}>;
@@ -41,15 +50,6 @@ alias Leads = array<Item, {{ steps }}>;  // an item for each of these chunks
 
 {% if quick %}
 {{ quick }}
-
-{% if bounded %}
-// True if the invocation joins by exact steps.
-var<private> exact: bool;
-var<workgroup> shared_exact: u32;  // 1 if all invocations have to, since a number of the tile is small
-{% else %}
-// Of the items of the invocation.
-var<private> own_bounds: Bounds;
-{% endif %}
 
 fn sizes_in(items: Items) -> Sizes {
     var sizes = sizes_of(items[0]{{ value }});
@@ -59,20 +59,25 @@ fn sizes_in(items: Items) -> Sizes {
     return sizes;
 }
 
-{% if bounded %}
-// Return whether items of these sizes may meet a subnormal.
-fn are_small(sizes: Sizes) -> bool {
+// Return whether numbers within these bounds can be joined by quick steps.
+fn are_quick(a: Bounds, b: Bounds) -> bool {
     var lowest = 0i;
-    _ = combine_bounds(bounds_of(sizes), bounds_of(sizes), &lowest);
-    return lowest < -126i;
-}
-{% else %}
-// Return whether items of these sizes can be joined with the items of the invocation by quick steps.
-fn can_join_quickly(leads: Sizes) -> bool {
-    var lowest = 0i;
-    own_bounds = lower_bounds(own_bounds, combine_bounds(bounds_of(leads), own_bounds, &lowest));
+    _ = combine_bounds(a, b, &lowest);
     return lowest >= -126i;
 }
+
+{% if bounded %}
+// True if the invocation joins by exact steps.
+var<private> exact: bool;
+var<workgroup> shared_exact: u32;  // 1 if all invocations have to, since a number of the tile is small
+
+// Return whether items of these sizes may meet a subnormal.
+fn are_small(sizes: Sizes) -> bool {
+    return !are_quick(bounds_of(sizes), bounds_of(sizes));
+}
+{% else %}
+// Of the items of the invocation.
+var<private> own_bounds: Bounds;
 {% endif %}
 
 fn join_quickly(a: Item, b: Item) -> Item {
@@ -86,20 +91,18 @@ fn join_quickly(a: Item, b: Item) -> Item {
 
 {% set turned = [] %}
 {% for position in range(1, items) %}{{ turned.append("scanned[%d]" % position) or "" }}{% endfor %}
-// Scan chunks in which halves of `begin` elements are to be joined next. The items come to index 0 in turn, so that
-// loops need no index.
+// Scan chunks of which the elements before `begin` are scanned. The items come to index 0 in turn, so that loops need
+// no index.
 fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
     var scanned = own;
-    for (var half = begin; half < CHUNK; half *= 2u) {
-        var lead = scanned[0];
-        for (var position = 0u; position < {{ items }}u; position++) {
-            var item = scanned[0];
-            if ((position & half) != 0u) {
-                item = join(lead, item);
-            }
-            lead = pick((position & (2u * half - 1u)) == half - 1u, item, lead);
-            scanned = {{ items_of(turned + ["item"]) }};
+    var lead = own[0];
+    for (var index = 0u; index < {{ items }}u; index++) {
+        var item = scanned[0];
+        if (index % CHUNK >= begin) {
+            item = join(lead, item);
         }
+        lead = item;
+        scanned = {{ items_of(turned + ["item"]) }};
     }
 {% if not bounded %}
     own_bounds = bounds_of(sizes_in(scanned));
@@ -108,138 +111,106 @@ fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
 }
 
 fn scan_chunks(own: Items) -> Items {
-{% if not bounded %}
-    var scanned = own;
-    var half = 1u;  // halves up to this size are scanned
-    own_bounds = bounds_of(sizes_in(own));
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < chunk %}
-{% set leads = [] %}
-{% for lead in range(ns.half - 1, items, 2 * ns.half) %}{{ leads.append("scanned[%d]" % lead) or "" }}{% endfor %}
-    if (half == {{ ns.half }}u && can_join_quickly({{ sizes_in(leads) }})) {
-        scanned = {{ level("scanned", ns.half, "join_quickly") }};
-        half = {{ 2 * ns.half }}u;
-{% if spec.combine.unknown_bounds %}
-        own_bounds = bounds_of(sizes_in(scanned));
-{% endif %}
-    }
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
-    if (half < CHUNK) {
-        scanned = scan_chunks_exactly(scanned, half);
-    }
-    return scanned;
-{% else %}
+{% if bounded %}
     exact = are_small(sizes_in(own));
     if (exact) {
         return scan_chunks_exactly(own, 1u);
     }
-{{ return_levels("join_quickly") -}}
+{{ return_chunks("join_quickly") -}}
+{% else %}
+    var scanned = own;
+    var begin = 1u;  // elements before this one are scanned
+    let bounds = bounds_of(sizes_in(own));
+    own_bounds = bounds;
+{% for position in range(1, chunk) %}
+    if (begin == {{ position }}u) {
+        var lowest = 0i;
+        let joined = combine_bounds({{ bounds_in(at_position(position - 1)) }}, bounds, &lowest);
+        if (lowest >= -126i) {
+{% for step in range(steps) %}
+{% set index = step * chunk + position %}
+            scanned[{{ index }}] = join_quickly(scanned[{{ index - 1 }}], scanned[{{ index }}]);
+{% endfor %}
+            own_bounds = lower_bounds(own_bounds, {{ bounds_in(at_position(position)) if spec.combine.unknown_bounds else "joined" }});
+            begin = {{ position + 1 }}u;
+        }
+    }
+{% endfor %}
+    if (begin < CHUNK) {
+        scanned = scan_chunks_exactly(scanned, begin);
+    }
+    return scanned;
 {% endif %}
 }
 
 fn join_pair(a: Item, b: Item) -> Item {
-{% if bounded %}
-    return join(a, b);
-{% else %}
-    var lowest = 0i;
-    _ = combine_bounds(bounds_of(sizes_of(a{{ value }})), bounds_of(sizes_of(b{{ value }})), &lowest);
-    if (lowest >= -126i) {
+    if ({{ "!exact" if bounded else "are_quick(%s, %s)" % (bounds_in("a"), bounds_in("b")) }}) {
         return join_quickly(a, b);
     }
     return join(a, b);
-{% endif %}
 }
-{% else %}
-fn scan_chunks(own: Items) -> Items {
-{{ return_levels("join") -}}
-}
+{% if not kernel.reduces %}
 
-fn join_pair(a: Item, b: Item) -> Item {
-    return join(a, b);
-}
-{% endif %}
-
-{#- The items, where each item of some steps is joined with the lead of its chunk. -#}
-{% macro joined(join, chosen) %}Items({% for position in range(items) %}{{ "%s(leads[%d], own[%d])" % (join, position // chunk, position) if position // chunk in chosen else "own[%d]" % position }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
-{#- The items, where the chunks of some steps are joined with their leads by exact steps. -#}
-{% macro joined_exactly(chosen) -%}
-{% set bits = namespace(of=0) %}{% for step in chosen %}{% set bits.of = bits.of + 2 ** step %}{% endfor %}
-join_exactly(leads, own{{ ", 0x%xu" % bits.of if steps > 1 }})
-{%- endmacro %}
-{#- Functions that join the chunks of some steps with their leads. -#}
-{% macro joining(name, chosen) %}
-{% if bounded %}
-fn {{ name }}(leads: Leads, own: Items) -> Items {
-    return {{ joined("join_quickly", chosen) }};
-}
-
-fn {{ name }}_exactly(leads: Leads, own: Items) -> Items {
-    return {{ joined_exactly(chosen) }};
-}
-{% else %}
-fn {{ name }}(leads: Leads, own: Items) -> Items {
-{% if not quick %}
-    return {{ joined("join", chosen) }};
-{% else %}
-{% set chosen_leads = [] %}
-{% for step in chosen %}{{ chosen_leads.append("leads[%d]" % step) or "" }}{% endfor %}
-    if (can_join_quickly({{ sizes_in(chosen_leads) }})) {
-{% if spec.combine.unknown_bounds %}
-        let joined = {{ joined("join_quickly", chosen) }};
-        own_bounds = bounds_of(sizes_in(joined));
-        return joined;
-{% else %}
-        return {{ joined("join_quickly", chosen) }};
-{% endif %}
+// Join each lead with a total after it.
+fn join_leads(leads: Leads, totals: Leads) -> Leads {
+    if ({{ "!exact" if bounded else "are_quick(%s, %s)" % (bounds_in(each_of("leads")), bounds_in(each_of("totals"))) }}) {
+        return {{ both("join_quickly") }};
     }
-    return {{ joined_exactly(chosen) }};
+{% if steps == 1 %}
+    return {{ both("join") }};
+{% else %}
+    var rest = leads;
+    var others = totals;
+    for (var step = 0u; step < STEPS; step++) {
+        let item = join(rest[0], others[0]);
+        rest = Leads({% for step in range(1, steps) %}rest[{{ step }}], {% endfor %}item);
+        others = Leads({% for step in range(1, steps) %}others[{{ step }}], {% endfor %}others[0]);
+    }
+    return rest;
 {% endif %}
 }
-{% endif %}
-{% endmacro %}
-{% if quick %}
 
-// Join the lead of each chunk{{ "" if steps == 1 else " with a bit set in `chunks`" }} with the items of the chunk.
-// Items and leads come to index 0 in turn, so that loops need no index.
-fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> Items {
+// Join the lead of each chunk with every item of the chunk.
+fn join_chunks(leads: Leads, own: Items) -> Items {
+    if ({{ "!exact" if bounded else "are_quick(%s, own_bounds)" % bounds_in(each_of("leads")) }}) {
+        return {{ led("join_quickly") }};
+    }
     var rest = own;
     var lead = leads;
 {% set together = [chunk, 1 if kernel.target.is_cpu_adapter else 4] | min %}
     for (var position = 0u; position < {{ items }}u; position += {{ together }}u) {
 {% for position in range(together) %}
-        {{ "var" if steps > 1 else "let" }} item{{ position }} = {{ "rest[%d]" % position if steps > 1 else "join(lead[0], rest[%d])" % position }};
+        let item{{ position }} = join(lead[0], rest[{{ position }}]);
 {% endfor %}
 {% if steps > 1 %}
-        if (((chunks >> (position / CHUNK)) & 1u) != 0u) {
-{% for position in range(together) %}
-            item{{ position }} = join(lead[0], item{{ position }});
-{% endfor %}
-        }
         if ((position & (CHUNK - 1u)) == CHUNK - {{ together }}u) {
             lead = Leads({% for step in range(1, steps) %}lead[{{ step }}], {% endfor %}lead[0]);
         }
 {% endif %}
         rest = Items({% for position in range(together, items) %}rest[{{ position }}], {% endfor %}{% for position in range(together) %}item{{ position }}{{ ", " if not loop.last }}{% endfor %});
     }
-{% if not bounded %}
-    own_bounds = bounds_of(sizes_in(rest));
-{% endif %}
     return rest;
 }
 {% endif %}
+{% else %}
+fn scan_chunks(own: Items) -> Items {
+{{ return_chunks("join") -}}
+}
 
-// Join the lead of each chunk with every item of the chunk.
-{{ joining("join_halves", range(steps)) -}}
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < steps %}
-{% set chosen = [] %}
-{% for step in range(steps) %}{{ chosen.append(step) or "" if step // ns.half % 2 }}{% endfor %}
+fn join_pair(a: Item, b: Item) -> Item {
+    return join(a, b);
+}
+{% if not kernel.reduces %}
 
-// The same for the chunks of steps that are right halves of {{ 2 * ns.half }} steps.
-{{ joining("join_%d_steps" % ns.half, chosen) -}}
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
+fn join_leads(leads: Leads, totals: Leads) -> Leads {
+    return {{ both("join") }};
+}
+
+fn join_chunks(leads: Leads, own: Items) -> Items {
+    return {{ led("join") }};
+}
+{% endif %}
+{% endif %}
 {%- endmacro %}
 {#- Join the first `count` items of an array in workgroup memory, `most` in number, by quick steps, four at a time. -#}
 {% macro join_fours(name, count, most) %}
@@ -316,51 +287,63 @@ Items({% for position in range(items) %}{{ "loaded[%d][%d]" % (position // chunk
 const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}
 
-// Scan the chunks of an invocation, and join the totals of all chunks of the workgroup.
-fn scan_own(invocation: u32, loaded: Items) -> Items {
-    let own = scan_chunks(loaded);
-    join_totals(invocation, own);
-    return own;
-}
+// Neighbouring chunks, which the canonical order joins by themselves.
+const GROUP = {{ kernel.chunks_per_group }}u;
+var<workgroup> group_leads: array<{{ text.shared_item }}, CHUNKS / GROUP>;  // what is before each group
 
-{% macro join_levels(suffix) %}
-    var own = scanned;
-    for (var half = 1u; half < WORKGROUP_SIZE; half *= 2u) {
+// Return what is before each chunk in its group. The first chunk of a group gets any item.
+fn lead_chunks(invocation: u32) -> Leads {
+    var leads = Leads();
+    for (var half = GROUP / 2u; half > 0u; half /= 2u) {
         if ((invocation & half) != 0u) {
-            own = join_halves{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[((%s) & (0u - half)) - 1u]" % chunk_slot(step)) }}{{ ", " if not loop.last }}{% endfor %}), own);
+            let last = (invocation & (0u - half)) - 1u;
+            let totals = Leads({% for step in range(steps) %}{{ text.from_shared("scratch[last%s]" % (" + %du * WORKGROUP_SIZE" % step if step else "")) }}{{ ", " if not loop.last }}{% endfor %});
+            let joined = join_leads(leads, totals);
+            let is_first = invocation % GROUP < 2u * half;
+            leads = Leads({% for step in range(steps) %}pick(is_first, totals[{{ step }}], joined[{{ step }}]){{ ", " if not loop.last }}{% endfor %});
         }
     }
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < steps %}
-    own = join_{{ ns.half }}_steps{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[%du * WORKGROUP_SIZE - 1u]" % ([step // ns.half * ns.half, 1] | max)) }}{{ ", " if not loop.last }}{% endfor %}), own);
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
-    return own;
-{% endmacro %}
-{% if bounded %}
-fn scan_workgroup_exactly(invocation: u32, scanned: Items) -> Items {
-{{ join_levels("_exactly") -}}
+    return leads;
 }
+{% if kernel.strategy != "alone" %}
 
-fn scan_workgroup_quickly(invocation: u32, scanned: Items) -> Items {
-{{ join_levels("") -}}
-}
-
-{% endif %}
-// Join the scanned chunks with what is before them in the tile.
-fn scan_workgroup(invocation: u32, scanned: Items) -> Items {
-{% if bounded %}
-    if (exact) {
-        return scan_workgroup_exactly(invocation, scanned);
+// Return what is before the tile: the fold of all spans before, joined with the halves before the tile.
+fn lead_tile(tile: u32) -> Item {
+    var known = {{ "true" if spec.carried else "tile >= %du" % kernel.tiles_per_span }};
+    var lead = {{ text.from_shared("tile_leads[TILE_LEADS - 1u]") }};
+    for (var rest = tile % {{ kernel.tiles_per_span }}u; rest != 0u; rest &= (1u << firstLeadingBit(rest)) - 1u) {
+        let half = {{ text.from_shared("tile_leads[firstLeadingBit(rest)]") }};
+        lead = pick(known, join_pair(lead, half), half);
+        known = true;
     }
-    return scan_workgroup_quickly(invocation, scanned);
-{% else %}
-{{ join_levels("") -}}
+    return lead;
+}
 {% endif %}
+
+// Return what is before each chunk. The first chunk of all gets any item.
+fn lead_all(tile: u32, invocation: u32, known: bool, leads_in_group: Leads) -> Leads {
+    for (var group = invocation; group < CHUNKS / GROUP; group += WORKGROUP_SIZE) {
+        var lead = {{ text.from_shared("scratch[0]") if kernel.strategy == "alone" else "lead_tile(tile)" }};
+        var has_lead = known;
+        for (var rest = group; rest != 0u; rest &= (1u << firstLeadingBit(rest)) - 1u) {
+            let level = firstLeadingBit(rest);
+            let half = {{ text.from_shared("scratch[((group >> level) << level) * GROUP - 1u]") }};
+            lead = pick(has_lead, join_pair(lead, half), half);
+            has_lead = true;
+        }
+        group_leads[group] = {{ text.to_shared("lead") }};
+    }
+    workgroupBarrier();
+    var leads = Leads({% for step in range(steps) %}{{ text.from_shared("group_leads[(%s) / GROUP]" % chunk_slot(step)) }}{{ ", " if not loop.last }}{% endfor %});
+    let joined = join_leads(leads, leads_in_group);
+    let is_first = invocation % GROUP == 0u;
+{% for step in range(steps) %}
+    leads[{{ step }}] = pick(is_first, leads[{{ step }}], {{ "pick(known || invocation >= GROUP, joined[0], leads_in_group[0])" if step == 0 else "joined[%d]" % step }});
+{% endfor %}
+    return leads;
 }
 {%- endmacro %}
-{#- The total of a tile is the last item of its scan: the total of the left half joined with the total of the right
-    half. -#}
+{#- The total of a tile is the total of its left half joined with the total of its right half. -#}
 {% macro reduce_in_halves() %}
 const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}

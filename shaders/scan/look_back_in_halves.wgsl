@@ -2,8 +2,8 @@
     span that are before it, and joins them in halves. The last tile of a span posts the fold of all spans up to it,
     from the left, after the carry that came in.
     in:  the posts
-    out: `tile_leads`, at index k the total of the half that the tile is joined with if bit k of its number is set; in
-         the last element the fold of all spans before
+    out: `tile_leads`, at index k the total of the half before the tile if bit k of its number is set; in the last
+         element the fold of all spans before
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "shared/pause.wgsl" %}
 {% from "shared/wait.wgsl" import wait with context %}
@@ -64,14 +64,6 @@ fn await_leads(invocation: u32, tile: u32) -> bool {
         return false;  // the tile stores nothing
     }
 {% endif %}
-    // One invocation waits for the tile before, which is seldom earlier than the others. If all waited, their looks
-    // would delay the posts.
-    if (invocation == 0u && position > 0u) {
-        _ = await_post(aggregate_of(tile - 1u), read_post(aggregate_of(tile - 1u)));
-    }
-    if (!all_posted(invocation)) {
-        return false;
-    }
     var fold = Post(span == 0u, {{ "carry_in()" if spec.carried else text.from_shared("scratch[0]") }});
     if (invocation == 0u && span > 0u) {
         fold = read_post(fold_of(span - 1u));
@@ -86,8 +78,10 @@ fn await_leads(invocation: u32, tile: u32) -> bool {
     if (!all_posted(invocation)) {
         return false;
     }
+    let small = workgroupUniformLoad(&shared_exact) != 0u;
+    exact = small;
     // Elements from `seen` on have any numbers, which change no others.
-    if (workgroupUniformLoad(&shared_exact) == 0u) {
+    if (!small) {
 {{ (join_fours("halves", "TILES_PER_SPAN", kernel.tiles_per_span) | indent(4, true)).rstrip() }}
     } else {
         join_tiles(invocation, seen);

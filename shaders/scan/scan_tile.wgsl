@@ -45,22 +45,22 @@
 {% elif spec.everywhere %}
 {% if kernel.strategy == "three_dispatch" %}
     for (var level = invocation; level < TILE_LEADS; level += WORKGROUP_SIZE) {
-        tile_leads[level] = {{ text.to_shared("read_total(max((tile >> level) << level, 1u) - 1u)") }};
+        let half = read_total(max((tile >> level) << level, 1u) - 1u);
+{% if spec.carried %}
+        let carried = level == TILE_LEADS - 1u && tile < {{ kernel.tiles_per_span }}u;
+        tile_leads[level] = {{ text.to_shared("pick(carried, carry_in(), half)") }};
+{% else %}
+        tile_leads[level] = {{ text.to_shared("half") }};
+{% endif %}
     }
 {% endif %}
-    let scanned = scan_own(invocation, {{ loaded_items() }});
+    let own = scan_chunks({{ loaded_items() }});
+    join_totals(invocation, own);
 {% if kernel.posts %}
-    let aggregate = {{ text.from_shared("scratch[STEPS * WORKGROUP_SIZE - 1u]") }};
+    let aggregate = {{ text.from_shared("scratch[CHUNKS - 1u]") }};
 {{ post_aggregate() -}}
 {% endif %}
-    let own = scan_workgroup(invocation, scanned);
-{% if spec.exclusive %}
-    workgroupBarrier();
-{% for step in range(kernel.tile.steps) %}
-    scratch[{{ chunk_slot(step) }}] = {{ text.to_shared("own[%d]" % ((step + 1) * kernel.tile.chunk - 1)) }};
-{% endfor %}
-    workgroupBarrier();
-{% endif %}
+    let leads_in_group = lead_chunks(invocation);
 {% if kernel.posts %}
     if (!await_leads(invocation, tile)) {
 {% if scheduler == "serial" %}
