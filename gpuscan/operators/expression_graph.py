@@ -25,7 +25,16 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.parameters import Expression, bytes_in, derive, integer_bytes_in, of_bytes, present, reveal
+from gpuscan.operators.parameters import (
+    Expression,
+    Parameter,
+    bytes_in,
+    derive,
+    integer_bytes_in,
+    of_bytes,
+    present,
+    reveal,
+)
 from gpuscan.operators.source_location import running_line
 
 # What a function of a number returns.
@@ -74,6 +83,12 @@ class Node:
     def value(self) -> Any:
         """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32. It is revealed."""
         return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
+
+    @property
+    def integer(self) -> Any:
+        """The integer of a constant. In the place of one that is not the same in all calls stands a `Parameter`."""
+        integer = derive(of_bytes(int, (compute_dtype(self.scalar),)), self.data)
+        return Parameter(integer) if type(integer) is Expression else integer
 
     def equals(self, number: float) -> bool:
         """Return True for a constant of this value. This reveals only whether the two are equal."""
@@ -192,6 +207,7 @@ class Graph:
     def constant(self, value: object, scalar: Scalar) -> Node:
         """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
         dtype = compute_dtype(scalar)
+        value = value._expression if type(value) is Parameter else value
         is_python_integer = type(value) is Expression and type(value.value) is int and dtype.kind in "iu"
         with np.errstate(all="ignore"):
             to_bytes = integer_bytes_in(dtype) if is_python_integer else bytes_in(dtype)

@@ -101,8 +101,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def number(self) -> Any:
         """Return the number of an array of one number."""
-        number = derive(_number, self.expression)
-        return Parameter(number) if isinstance(number, Expression) else number
+        return _parameter_of(derive(_number, self.expression))
 
     def __int__(self) -> int:
         """Return the integer of an array of one number. It becomes a part of the key of the program."""
@@ -185,8 +184,7 @@ def check_init(number: Any, dtype: AnyDType) -> Any:
         TypeError: the dtype cannot hold it.
     """
     if isinstance(number, Parameter):
-        expression = derive(check_init, number._expression, dtype)
-        return Parameter(expression) if isinstance(expression, Expression) else expression
+        return _parameter_of(derive(check_init, number._expression, dtype))
     least, greatest = _limits_of(dtype)
     if not least <= number <= greatest:
         raise TypeError(
@@ -232,8 +230,7 @@ def as_half(number: object) -> object:
     if type(number) in (int, float):
         return _as_half(number)
     if type(number) is Parameter and number.number_type is float:
-        expression = derive(_as_half, number._expression)
-        return Parameter(expression) if isinstance(expression, Expression) else expression
+        return _parameter_of(derive(_as_half, number._expression))
     return number
 
 
@@ -266,6 +263,14 @@ def arrays_hold(predicate: Callable[..., object], *arrays: HostArray) -> bool:
     if len(unknown) < len(arrays):
         return bool(predicate(*map(np.asarray, arrays)))
     return reveal(derive(_truth(predicate), *unknown)) is True
+
+
+def extremes_of(array: HostArray) -> tuple[Any, Any]:
+    """Return the least and the greatest number of an array that is not empty. Those of parameters stay unknown."""
+    if not isinstance(array, ParameterArray):
+        return array.min(), array.max()
+    least, greatest = [_parameter_of(derive(function, array._expression)) for function in (_least, _greatest)]
+    return least, greatest
 
 
 def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> Any:
@@ -367,8 +372,7 @@ def is_number_parameter(value: object) -> TypeGuard[Parameter]:
 
 def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
     """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
-    cast = derive(_cast, number._expression, dtypes)
-    return Parameter(cast) if isinstance(cast, Expression) else cast
+    return _parameter_of(derive(_cast, number._expression, dtypes))
 
 
 def _reveal_leaves(expression: Expression) -> None:
@@ -385,6 +389,10 @@ def _is_operand(value: object) -> bool:
     return (
         isinstance(value, (ParameterArray, np.generic)) or type(value) in PYTHON_NUMBERS or is_number_parameter(value)
     )
+
+
+def _parameter_of(value: object) -> Any:
+    return Parameter(value) if isinstance(value, Expression) else value
 
 
 def _array_of(value: object) -> Any:
@@ -424,6 +432,14 @@ def _reshape(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
 
 def _number(array: AnyArray) -> object:
     return array.reshape(())[()]
+
+
+def _least(array: AnyArray) -> object:
+    return array.min()
+
+
+def _greatest(array: AnyArray) -> object:
+    return array.max()
 
 
 def _word(array: AnyArray, index: int) -> int:

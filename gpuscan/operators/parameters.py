@@ -161,7 +161,9 @@ def is_between(number: int, least: int, most: int) -> bool:
 
 
 def present(value: object) -> Any:
-    """Return the value of an expression for the floats that the call has, and any other value as it is."""
+    """Return the value of a parameter or an expression for the floats that the call has; any other value as it is."""
+    if type(value) is Parameter:
+        value = value._expression
     return value.value if type(value) is Expression else value
 
 

@@ -384,7 +384,7 @@ def constant(graph: Graph, value: object, scalar: Scalar) -> Traced:
     if type(value) is Parameter and value.number_type in _NUMBERS:
         check_fits(value, scalar)
         nodes = np.empty((), dtype=object)
-        nodes[()] = graph.constant(value._expression, scalar)
+        nodes[()] = graph.constant(value, scalar)
         return Traced(graph, nodes, scalar)
     if isinstance(value, ParameterArray):
         return elementwise(graph, lambda number: graph.constant(number, scalar), [value.numbers()], scalar)

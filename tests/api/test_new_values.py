@@ -288,6 +288,14 @@ CALLS: dict[str, Call] = {
         "float",
     ),
     "number of a module": (lambda a, k: map_by_module(a.x, k), "float"),
+    "loop modulo an integer": (
+        lambda a, k: gs.loop(lambda h, x: (h + x) % k, 0, a.i, **a.on)[:2],
+        "count",
+    ),
+    "hash modulo an integer": (
+        lambda a, k: gs.loop(lambda h, x: (3 * h + x) % (k + 1000), 0, a.i, **a.on)[:2],
+        "count",
+    ),
     "loop of few states": (
         lambda a, k: gs.loop(lambda h, x: np.where(x > k, (h + 1) % 3, 0), 0, a.i, **a.on)[:2],
         "integer",
@@ -306,7 +314,14 @@ of_module = 0.0
 
 
 # Calls for which NumPy computes something at each call.
-WITH_NUMPY = {"take", "take_along_axis", "searchsorted of doubles", "loop of few states"}
+WITH_NUMPY = {
+    "take",
+    "take_along_axis",
+    "searchsorted of doubles",
+    "loop of few states",
+    "loop modulo an integer",
+    "hash modulo an integer",
+}
 
 
 @pytest.mark.parametrize("name", CALLS)

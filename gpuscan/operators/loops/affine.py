@@ -19,6 +19,7 @@ from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
+from gpuscan.operators.parameters import reveal
 from gpuscan.operators.traced_array import Number
 from gpuscan.operators.traced_ufuncs import INTEGERS
 
@@ -121,12 +122,12 @@ def _mask(node: Node) -> tuple[Node, int] | None:
     """Return what is taken modulo a power of two, and its exponent; None if the node does no such thing."""
     if node.op not in ("bitwise_and", "remainder") or not node.args[1].is_constant:
         return None
-    value = int(node.args[1].value)
+    value = node.args[1].integer
     size = value + 1 if node.op == "bitwise_and" else value
     # Of few values, the tables of finite states are simpler.
     if size <= _TABLE_SIZE or size & (size - 1):
         return None
-    return node.args[0], size.bit_length() - 1
+    return node.args[0], reveal(size).bit_length() - 1
 
 
 def derive(part: StepPart) -> LoopStage:

@@ -10,9 +10,10 @@ overflows for some state below m is refused. Products of numbers below m must fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,8 +24,12 @@ from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, LoopStage, Numbers, StepPart
-from gpuscan.operators.parameter_array import arrays_hold
+from gpuscan.operators.parameter_array import HostArray, extremes_of
+from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.operators.traced_array import Number
+
+# An integer, or a parameter of the call in the place of one.
+Integer: TypeAlias = Any
 
 UINT32 = scalar_of(np.dtype(np.uint32))
 # Of fewer values, `finite_state` has tables. Only sums of those take fewer instructions here.
@@ -37,12 +42,12 @@ class Modular(PlusTimes):
     """The ring of integers modulo a constant. `ring_of` makes one class for each modulus."""
 
     law = "h[t] = (a h[t-1] + b) mod m"
-    modulus = 1
+    modulus: Integer = 1
     scalar: Scalar = UINT32
 
     def number(self, node: Node) -> Node:
         """Return the remainder of a number, in the type of the maps."""
-        if node.scalar == self.scalar and node.op == "remainder" and node.args[1].equals(self.modulus):
+        if node.scalar == self.scalar and node.op == "remainder" and node.args[1].integer == self.modulus:
             return node
         own = self.part.states[0].scalar
         if node.scalar.kind == "bool" or np.iinfo(node.scalar.dtype).max < self.modulus:
@@ -50,7 +55,7 @@ class Modular(PlusTimes):
         return self.graph.cast(self._remainder(node), self.scalar)
 
     def _remainder(self, node: Node) -> Node:
-        return self.graph.apply("remainder", (node, self.graph.constant(self.modulus, node.scalar)), node.scalar)
+        return self.graph.apply("remainder", (node, self._constant(self.modulus, node.scalar)), node.scalar)
 
     def sum(self, a: Node, b: Node) -> Node:
         return self._remainder(self.calculus.add(a, b))
@@ -63,7 +68,7 @@ class Modular(PlusTimes):
 
     def form_of(self, node: Node, forms: Forms) -> Form:
         op, args, part = node.op, node.args, self.part
-        if op == "remainder" and args[1].is_constant and int(args[1].value) % self.modulus == 0:
+        if op == "remainder" and args[1].is_constant and args[1].integer % self.modulus == 0:
             return forms.of(args[0])
         if op == "cast" and args[0].scalar.is_integer:
             return forms.of(args[0])
@@ -71,22 +76,23 @@ class Modular(PlusTimes):
             factor, other = args if part.varies(args[1]) else args[::-1]
             return forms.scale(forms.of(other), self.number(factor))
         if op == "left_shift" and args[1].is_constant:
-            return forms.scale(forms.of(args[0]), self._constant(2 ** int(args[1].value)))
+            return forms.scale(forms.of(args[0]), self._constant(2 ** int(args[1].value) % self.modulus))
         if op == "negative":
-            return forms.scale(forms.of(args[0]), self._constant(-1))
+            return forms.scale(forms.of(args[0]), self._constant(-1 % self.modulus))
         if op == "subtract":
-            return forms.sum(forms.of(args[0]), forms.scale(forms.of(args[1]), self._constant(-1)))
+            return forms.sum(forms.of(args[0]), forms.scale(forms.of(args[1]), self._constant(-1 % self.modulus)))
         if op == "add":
             return forms.sum(forms.of(args[0]), forms.of(args[1]))
         raise LeavesClassError(node, rank=1)
 
-    def _constant(self, value: int) -> Node:
-        return self.graph.constant(value % self.modulus, self.scalar)
+    def _constant(self, value: Integer, scalar: Scalar | None = None) -> Node:
+        return self.graph.constant(value, scalar or self.scalar)
 
 
 @lru_cache(maxsize=64)
-def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
+def _ring_of(number: int | Expression, scalar: Scalar) -> type[Modular]:
     """Return the ring of a modulus, with numbers of a type."""
+    modulus = Parameter(number) if isinstance(number, Expression) else number
 
     def plus(a: Number, b: Number) -> AnyArray:
         total, limit = a + b, np.full_like(a, modulus)
@@ -96,7 +102,12 @@ def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
         return (a * b) % np.full_like(a, modulus)
 
     attributes = {"plus": staticmethod(plus), "times": staticmethod(times), "modulus": modulus, "scalar": scalar}
-    return type(f"Modulo{modulus}", (Modular,), attributes)
+    return type("Modulo", (Modular,), attributes)
+
+
+def ring_of(modulus: Integer, scalar: Scalar) -> type[Modular]:
+    """Return the ring of a modulus, with numbers of a type: the same class for the same modulus."""
+    return _ring_of(modulus._expression if isinstance(modulus, Parameter) else modulus, scalar)
 
 
 @dataclass(frozen=True)
@@ -125,22 +136,22 @@ class ModularMaps(MatrixMaps):
         return [number % np.full_like(number, modulus) for number in numbers]
 
 
-def _modulus(part: StepPart) -> int:
+def _modulus(part: StepPart) -> Integer:
     """Return the modulus that the results of a part share.
 
     Raises:
         LeavesClassError: they share none.
     """
-    moduli: set[int] = set()
+    moduli: list[Integer] = []
     for result in part.results:
         for node in _alternatives(part, result):
             if node.op == "remainder" and part.varies(node) and node.args[1].is_constant:
-                moduli.add(int(node.args[1].value))
+                moduli.append(node.args[1].integer)
             elif part.varies(node) and node not in part.states:
                 raise LeavesClassError(result, rank=-1)
-    if len(moduli) != 1 or min(moduli) < 1:
+    if not moduli or moduli[0] < 1 or any(modulus != moduli[0] for modulus in moduli[1:]):
         raise LeavesClassError(part.results[0], rank=-1)
-    return moduli.pop()
+    return moduli[0]
 
 
 def _alternatives(part: StepPart, *results: Node) -> Iterator[Node]:
@@ -154,7 +165,7 @@ def _alternatives(part: StepPart, *results: Node) -> Iterator[Node]:
             yield node
 
 
-def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
+def _check_range(part: StepPart, modulus: Integer, trusts: bool) -> None:
     """Check that no result leaves the range below the modulus, and that no sum or product overflows.
 
     Args:
@@ -165,7 +176,7 @@ def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
     """
     order = reachable(part.results)
     intervals = Intervals()
-    reach: dict[int, tuple[int, int]] = {}
+    reach: dict[int, tuple[Integer, Integer]] = {}
     # The numbers that the results are made of. A number that is only compared is none of them, and stays unknown.
     counted: set[int] = set()
     waiting = list(part.results)
@@ -180,6 +191,9 @@ def _check_range(part: StepPart, modulus: int, trusts: bool) -> None:
         limits = np.iinfo(node.scalar.dtype)
         if node in part.states:
             reach[node.index] = 0, modulus - 1
+            continue
+        if node.is_constant:
+            reach[node.index] = (node.integer,) * 2
             continue
         if not part.varies(node):
             low, high = intervals[node]
@@ -200,10 +214,10 @@ def _remainder_of(part: StepPart) -> Node:
     return next(node for node in reachable(part.results) if node.op == "remainder" and part.varies(node))
 
 
-def _reach(node: Node, args: list[tuple[int, int]]) -> tuple[int, int]:
+def _reach(node: Node, args: list[tuple[Integer, Integer]]) -> tuple[Integer, Integer]:
     """Return the least and the greatest number that an operation can give."""
     if node.op == "remainder":
-        return 0, max(int(node.args[1].value) - 1, 0)
+        return 0, max(node.args[1].integer - 1, 0)
     if node.op == "select":
         return min(low for low, _ in args), max(high for _, high in args)
     if node.op == "cast":
@@ -223,7 +237,7 @@ def _reach(node: Node, args: list[tuple[int, int]]) -> tuple[int, int]:
     raise LeavesClassError(node, rank=1)
 
 
-def _check_constants(part: StepPart, modulus: int) -> None:
+def _check_constants(part: StepPart, modulus: Integer) -> None:
     """Check that values that do not depend on the state are below the modulus.
 
     Raises:
@@ -235,13 +249,16 @@ def _check_constants(part: StepPart, modulus: int) -> None:
             continue
         low, high = intervals[node]
         if low is None or high is None or not 0 <= low <= high < modulus:
-            raise LeavesClassError(_remainder_of(part), f"is chosen or a number that may be {modulus} or more", rank=1)
+            why = f"is chosen or a number that may be {present(modulus)} or more"
+            raise LeavesClassError(_remainder_of(part), why, rank=1)
 
 
-@lru_cache(maxsize=64)
-def _below(modulus: int) -> Callable[[AnyArray], object]:
-    """Return the predicate of arrays of numbers from 0 to below a modulus."""
-    return lambda values: ((values >= 0) & (values < modulus)).all()
+def _is_below(values: HostArray | None, modulus: Integer) -> bool:
+    """Return True for known numbers from 0 to below a modulus."""
+    if values is None or not values.size:
+        return values is not None
+    least, greatest = extremes_of(values)
+    return bool(least >= 0) and bool(greatest < modulus)
 
 
 def derive(part: StepPart) -> LoopStage:
@@ -254,29 +271,32 @@ def derive(part: StepPart) -> LoopStage:
         raise LeavesClassError(part.results[0], rank=-1)
     modulus = _modulus(part)
     # Few states have tables, which are right for sums that wrap around in 8 or 16 bits, too.
-    _check_range(part, modulus, trusts=modulus >= _LEAST or part.states[0].scalar.bits >= 32)
+    _check_range(part, modulus, trusts=bool(modulus >= _LEAST) or part.states[0].scalar.bits >= 32)
     _check_constants(part, modulus)
-    is_below = _below(modulus)
-    starts_inside = all(values is not None and arrays_hold(is_below, values) for values in part.initial)
-    starts_inside = starts_inside and bool(part.initial)
+    starts_inside = bool(part.initial) and all(_is_below(values, modulus) for values in part.initial)
     if not starts_inside and any(node in part.states for node in _alternatives(part, *part.results)):
         raise LeavesClassError(
-            _remainder_of(part), f"is not taken of a first state that may be outside of 0 to {modulus - 1}", rank=1
+            _remainder_of(part),
+            f"is not taken of a first state that may be outside of 0 to {present(modulus) - 1}",
+            rank=1,
         )
     scalar = UINT32 if starts_inside and modulus <= _LARGEST[UINT32] else INT64
     stage = derive_stage(ring_of(modulus, scalar)(part), scales=False)
     composition = stage.composition
     assert isinstance(composition, MatrixMaps)
     only_sums = all(entry < 0 for row in composition.pattern for entry in row) and len(part.state_indices) == 1
-    is_small = modulus < _LEAST
+    is_small = bool(modulus < _LEAST)
     if is_small and not (only_sums and starts_inside):
         raise LeavesClassError(part.results[0], rank=-1)
     if modulus > _LARGEST[scalar] and not (only_sums and modulus < 2**62):
         raise LeavesClassError(
-            _remainder_of(part), f"makes products of numbers up to {modulus}, beyond 64 bits", rank=2
+            _remainder_of(part), f"makes products of numbers up to {present(modulus)}, beyond 64 bits", rank=2
         )
     if not starts_inside:
         is_uint64 = part.states[0].scalar.name == "uint64"
         composition = ModularMaps(composition.semiring, composition.pattern, reduces=is_uint64)
-    class_name, law = "finite-state" if is_small else stage.class_name, stage.law.replace("mod m", f"mod {modulus}")
+    class_name, law = (
+        "finite-state" if is_small else stage.class_name,
+        stage.law.replace("mod m", f"mod {present(modulus)}"),
+    )
     return replace(stage, class_name=class_name, law=law, composition=composition)
