@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.steps import Binding
 
@@ -68,8 +68,10 @@ class BindGroups:
             if kept is not None and not self._dropped:
                 self._kept.move_to_end(key)
                 return kept[0]
+        # Makes a named tuple without a call of Python's.
+        new: Any = tuple.__new__
         bound = [
-            (number, Binding(buffer, binding.offset, binding.size))
+            (number, new(Binding, (buffer, binding.offset, binding.size)))
             for number, binding, buffer in zip(item.numbers, item.bindings, buffers, strict=True)
         ]
         return self._find(key) or self._keep(key, item.dispatch.layout, bound)
@@ -86,24 +88,23 @@ class BindGroups:
         return kept[0]
 
     def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> wgpu.GPUBindGroup:
-        """Make a group, and keep it under a key, which ends with the ids of its buffers."""
+        """Make a group, and keep it under a key, which ends with the ids of its buffers, until one is collected."""
         with self._lock:
             group = self._queue.bind_group(layout, bound)
             # The layout stays alive, so that its id stays its own.
             self._kept[key] = (group, layout)
+            keys = self._keys
             for _, part in bound:
-                self._watch(part.buffer).add(key)
+                buffer = part.buffer
+                number = id(buffer)
+                if number not in keys:
+                    keys[number] = set()
+                    self._references[number] = weakref.ref(buffer, partial(_drop, weakref.ref(self), number))
+                keys[number].add(key)
             if len(self._kept) > MAX_BIND_GROUPS:
                 self._forget(next(iter(self._kept)))
         self._tidy()
         return group
-
-    def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[object, ...]]:
-        """Return the keys of the groups that contain the buffer, and drop those groups once it is collected."""
-        if id(buffer) not in self._keys:
-            self._keys[id(buffer)] = set()
-            self._references[id(buffer)] = weakref.ref(buffer, partial(_drop, weakref.ref(self), id(buffer)))
-        return self._keys[id(buffer)]
 
     def _forget(self, key: tuple[object, ...]) -> None:
         self._kept.pop(key, None)

@@ -166,7 +166,7 @@ class RunLog:
         pending: runs that were submitted without waiting for them.
         safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that no pending run has failed.
         encoded: runs that callers recorded into their own encoders, newest last.
-        validation_flags: what kernels have found out about arguments.
+        validation_flags: what kernels have found out about arguments, by their ids.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
         keeps_failures: True while reads leave the errors that are not of the call that reads to the next read.
         kept_failures: these errors. They are of encoded runs.
@@ -179,7 +179,7 @@ class RunLog:
         self.pending: list[Run | SortRun] = []
         self.safe_until = math.inf
         self.encoded: list[Run] = []
-        self.validation_flags: list[ValidationFlag] = []
+        self.validation_flags: dict[int, ValidationFlag] = {}
         self.report_may_be_overwritten = False
         self.keeps_failures = False
         self.kept_failures: list[Exception] = []
@@ -235,8 +235,7 @@ class RunLog:
 
     def add_validation_flag(self, validation_flag: ValidationFlag) -> None:
         """Keep a validation flag until it is read. Runs over the same buffers share one, which keeps what is wrong."""
-        if not any(other is validation_flag for other in self.validation_flags):
-            self.validation_flags.append(validation_flag)
+        self.validation_flags[id(validation_flag)] = validation_flag
 
     def forget_pending(self) -> None:
         """Forget the pending runs, because none of them has failed."""
@@ -285,11 +284,11 @@ class RunLog:
         Returns:
             The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
-        validation_flags, runs = self.validation_flags, [*self.pending, *self.encoded]
+        validation_flags, runs = list(self.validation_flags.values()), [*self.pending, *self.encoded]
         states = {id(run.state): (run.state, 0, REPORT_BYTES) for run in runs}
         wanted = [*states.values(), *[validation_flag.byte_range for validation_flag in validation_flags], *more]
         content = read_together(device.queue, device.pool, wanted) if wanted else []
-        self.validation_flags = []
+        self.validation_flags.clear()
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, content, strict=False)}
         failures: list[Exception] = []
         if not self.keeps_failures:

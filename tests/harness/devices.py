@@ -271,7 +271,8 @@ def count_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
 
 def read_validation_flags(device: gs.Device, first: int) -> list[Any]:
     """Return the two words of each unread validation flag from number `first` on."""
-    arrays: list[Any] = [validation_flag.array for validation_flag in device._context.run_log.validation_flags[first:]]
+    validation_flags = list(device._context.run_log.validation_flags.values())[first:]
+    arrays: list[Any] = [validation_flag.array for validation_flag in validation_flags]
     return [array._read()[:2].tolist() for array in arrays]
 
 
