@@ -110,7 +110,10 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> Array:
         """Return an array on the same device, over memory of the pool."""
-        return Array(self.device, owner.buffer, shape, dtype, offset, owner, strides)
+        made = Array.__new__(Array)
+        DeviceArray.__init__(made, self._context, owner.buffer, shape, dtype, offset, owner, strides)
+        made.device = self.device
+        return made
 
     @classmethod
     def from_buffer(

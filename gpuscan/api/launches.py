@@ -595,19 +595,15 @@ def replace_leaves(value: Any, condition: Callable[[object], bool], others: Iter
     value_type = type(value)
     if condition(value):
         return next(others)
-    if value_type is tuple or value_type is list:
-        return value_type(
-            [
-                replace_leaves(part, condition, others)
-                if isinstance(part, _NESTED)
-                else next(others)
-                if condition(part)
-                else part
-                for part in value
-            ]
-        )
-    if value_type is dict:
-        return {name: replace_leaves(part, condition, others) for name, part in value.items()}
+    if value_type is tuple or value_type is list or value_type is dict:
+        parts: list[object] = []
+        for part in value.values() if value_type is dict else value:
+            if isinstance(part, _NESTED):
+                part = replace_leaves(part, condition, others)
+            elif condition(part):
+                part = next(others)
+            parts.append(part)
+        return dict(zip(value, parts, strict=True)) if value_type is dict else value_type(parts)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return value_type._make([replace_leaves(part, condition, others) for part in value])
     if value_type is slice:

@@ -227,7 +227,7 @@ def _collect(value: Any, into: list[AnyArray], levels: int = _MAX_LEVELS) -> boo
     kind = type(value)
     if kind is np.ndarray:
         into.append(value)
-    elif is_list_of_numbers(value):
+    elif kind is list and is_list_of_numbers(value):
         into.append(np.asarray(value))
     elif _is_bundle(value) and value and levels and (kind is not list or any(map(_has_axes, value))):
         for part in value.values() if kind is dict else value:
@@ -260,7 +260,7 @@ def is_list_of_numbers(value: object) -> bool:
 
 def _is_uploaded(value: object) -> bool:
     """Return True for the arrays that `_collect` finds."""
-    return type(value) is np.ndarray or is_list_of_numbers(value)
+    return type(value) is np.ndarray or (type(value) is list and is_list_of_numbers(value))
 
 
 def _has_axes(value: object) -> bool:

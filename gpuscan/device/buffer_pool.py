@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,8 @@ class MemoryUsage:
 
 
 @lru_cache(maxsize=256)
-def size_class(nbytes: int) -> int:
-    """Return the size of the buffer that serves a request for `nbytes`.
+def size_class(nbytes: int, most: int) -> int:
+    """Return the size of the buffer that serves a request for `nbytes`, where no buffer is larger than `most`.
 
     Up to 1 MiB there are four sizes between two powers of two, above it sixteen. There are few sizes, so that buffers
     fit later requests, and they are close together for large buffers, so that little memory is lost.
@@ -53,7 +53,7 @@ def size_class(nbytes: int) -> int:
         return MIN_BYTES
     steps = 8 if nbytes <= SMALL_BYTES else 32
     step = max(ALIGNMENT, (1 << (nbytes - 1).bit_length()) // steps)
-    return -(-nbytes // step) * step
+    return min(-(-nbytes // step) * step, most)
 
 
 class Allocation:
@@ -129,6 +129,8 @@ class BufferPool:
     ) -> None:
         self._device = wgpu_device
         self.largest: int = wgpu_device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT
+        # Returns the size of the buffer that serves a request for a number of bytes, mostly without a call of Python's.
+        self.size_of: Callable[[int], int] = partial(size_class, most=self.largest)
         self._process = os.getpid()
         self._max_free_bytes = max_free_bytes
         self._keeps_as_used = keeps_as_used
@@ -165,10 +167,6 @@ class BufferPool:
             self._collect()
             (buffer,) = self._take([(usage, self.size_of(nbytes))])
             return buffer
-
-    def size_of(self, nbytes: int) -> int:
-        """Return the size of the buffer that serves a request for `nbytes`. No buffer is larger than `largest`."""
-        return min(size_class(nbytes), self.largest)
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
@@ -214,7 +212,7 @@ class BufferPool:
         """Return a buffer of at least `nbytes` that goes back to the pool by itself."""
         if nbytes > self.largest:
             self.take(nbytes, usage)  # which raises the error
-        usage_and_size = usage, min(size_class(nbytes), self.largest)
+        usage_and_size = usage, self.size_of(nbytes)
         with self.lock:
             self._collect()
             (buffer,) = self._take([usage_and_size])

@@ -51,7 +51,7 @@ from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_PAUSE
 from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
-from gpuscan.operators.parameters import Expression, present
+from gpuscan.operators.parameters import Expression
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import (
@@ -571,13 +571,14 @@ class DeviceContext:
             numbers: the bytes. An expression gives others for other floats of the call that is being recorded, and a
                 size for other sizes.
         """
-        content: object = present(numbers)
+        # As `present` and `concrete` do, without their calls.
+        content: Any = numbers.value if type(numbers) is Expression else numbers
         # Numbers that are equal now may differ in calls of other sizes, so each has a buffer of its own.
         kept = numbers if type(content) is bytes else None
         binding = None if kept is None else self._uniforms.get(kept)
         if binding is None:
-            data = concrete(content)
-            binding = Binding(self.wgpu_device.create_buffer_with_data(data=data, usage=self.usage.UNIFORM))
+            data = content.value if type(content) is Size else content
+            binding = Binding(self.buffer_of(np.frombuffer(data, np.uint8), self.usage.UNIFORM))
             if kept is not None and len(data) <= _MAX_UNIFORM_BYTES:
                 with self.lock:
                     self._uniforms.keep(kept, binding)
@@ -586,6 +587,13 @@ class DeviceContext:
             changing = numbers if changes else content if type(content) is Size else None
             self.recording.constant(binding.buffer, content=changing)
         return binding
+
+    def buffer_of(self, content: Bytes, usage: int) -> wgpu.GPUBuffer:
+        """Return a new buffer with these whole words. They are there before the next run."""
+        buffer = self.wgpu_device.create_buffer(size=content.nbytes, usage=usage | self.usage.COPY_DST)
+        with self.lock:
+            self.queue.write_unread(buffer, 0, content)
+        return buffer
 
     def words(self, content: bytes) -> Allocation:
         """Return memory with these 32-bit words, for a program that is made. They are there before the next run."""

@@ -224,7 +224,8 @@ class DeferringQueue(ABC):
             start = self._upload_bytes
             self._uploaded[start : start + nbytes] = data
             self._upload_bytes += nbytes
-            self._deferred.append(Copy(self._uploads, start, buffer, 0, nbytes))
+            copy: Copy = tuple.__new__(Copy, (self._uploads, start, buffer, 0, nbytes))
+            self._deferred.append(copy)
             self._deferred_bytes += nbytes
 
     def _note_submission(self, seconds: float, runs: int) -> None:

@@ -294,8 +294,9 @@ def upload_together(context: DeviceContext, arrays: Sequence[AnyArray]) -> list[
     """Return memory on the device with copies of short arrays of NumPy, in C order, outside of a recording."""
     pool, queue, flags = context.pool, context.queue, context.usage
     usage = flags.STORAGE | flags.COPY_SRC | flags.COPY_DST
-    usages_and_sizes = [(usage, pool.size_of(array.nbytes)) for array in arrays]
-    owners = []
+    usages_and_sizes, owners = [], []
+    for array in arrays:
+        usages_and_sizes.append((usage, pool.size_of(array.nbytes)))
     with context.errors:
         buffers = pool.take_all(usages_and_sizes)
         for buffer, array, usage_and_size in zip(buffers, arrays, usages_and_sizes, strict=True):

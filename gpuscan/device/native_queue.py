@@ -548,7 +548,7 @@ class NativeQueue(DeferringQueue):
         if submission is not None:
             index = library.new(library.index_pointer, submission)
         while number not in ended:
-            self.poll(1, index)
+            library.checked.wgpuDevicePoll(self._device._internal, 1, index)
             if number not in ended:
                 time.sleep(_POLL_SECONDS)
 

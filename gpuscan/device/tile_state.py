@@ -238,7 +238,9 @@ class TileState:
         """Write the parameters of `count` runs. Their epochs begin at `first`; without `first`, reserve new epochs."""
         first = self._reserve_epochs(count * run_descriptor.epochs) if first is None else first
         words = self._parameter_words(run_descriptor, first, count)
-        buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
+        usage = webgpu().BufferUsage.UNIFORM | webgpu().BufferUsage.COPY_DST
+        buffer = self._device.create_buffer(size=words.nbytes, usage=usage)
+        self._write(buffer, 0, words)
         ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
         self._ahead.keep(run_descriptor, ahead)
         return ahead

@@ -286,7 +286,10 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
             pool.discard(staging)
             raise
         pool.give_all(taken, usages_and_sizes, clean=True)
-    return [content[copy.destination_offset :][:nbytes] for copy, (_, _, nbytes) in zip(copies, ranges, strict=True)]
+    parts = []
+    for copy, (_, _, nbytes) in zip(copies, ranges, strict=True):
+        parts.append(content[copy.destination_offset :][:nbytes])
+    return parts
 
 
 @cache

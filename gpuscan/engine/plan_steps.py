@@ -278,9 +278,8 @@ def _length_stage(
     usage = context.usage
     start = length.offset // context.offset_alignment * context.offset_alignment
     words = [*params, (length.offset - start) // 4, *[0] * 7]
-    call = context.wgpu_device.create_buffer_with_data(
-        data=_CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
-    )
+    content = np.frombuffer(_CALL.pack(*words), np.uint8)
+    call = context.buffer_of(content, usage.STORAGE | usage.UNIFORM | usage.INDIRECT)
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
     values = {
         "tile_size": plan.tile.tile_size,

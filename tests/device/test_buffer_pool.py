@@ -42,11 +42,12 @@ class FakeDevice:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 255, 256, 257, 5000, 1 << 20, (1 << 20) + 1, 123_456_789])
 def test_size_classes_fit_and_waste_little(nbytes: int) -> None:
-    size = size_class(nbytes)
+    size = size_class(nbytes, 1 << 40)
     assert size >= max(nbytes, MIN_BYTES)
     assert size % 16 == 0
     assert size <= max(MIN_BYTES, nbytes * 1.25)
-    assert size_class(size) == size
+    assert size_class(size, 1 << 40) == size
+    assert size_class(nbytes, size - 1) == size - 1 or size == MIN_BYTES
 
 
 def test_a_buffer_is_used_again() -> None:
@@ -95,7 +96,7 @@ def test_an_allocation_gives_its_buffer_back_when_it_dies() -> None:
     gc.collect()
     assert pool.usage().allocations == 1
     lent.clear()
-    assert pool.usage() == MemoryUsage(0, 3 * size_class(1000), 0)
+    assert pool.usage() == MemoryUsage(0, 3 * pool.size_of(1000), 0)
 
 
 def test_a_buffer_outlives_an_allocation_in_a_cycle() -> None:

@@ -12,7 +12,6 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device.buffer_pool import size_class
 from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
@@ -39,7 +38,8 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
     view = x[100:200]
     y = device.empty((3, 5), np.int16)
     usage = device.memory_usage()
-    assert usage.bytes_in_use == x.buffer.size + y.buffer.size == size_class(40_000) + size_class(30)
+    size_of = device._context.pool.size_of
+    assert usage.bytes_in_use == x.buffer.size + y.buffer.size == size_of(40_000) + size_of(30)
     assert usage.allocations == 2
     del x
     assert device.memory_usage().allocations == 2  # the view holds it

@@ -37,9 +37,6 @@ class FakeDevice:
     def create_buffer(self, size: int, usage: int) -> Any:
         return SimpleNamespace(size=size, words=np.zeros(size // 4, np.uint32))
 
-    def create_buffer_with_data(self, data: np.ndarray[Any, Any], usage: int) -> Any:
-        return SimpleNamespace(size=data.nbytes, words=data.reshape(-1).copy())
-
 
 def plan(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> Any:
     return SimpleNamespace(
