@@ -193,8 +193,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
                 mask has another shape.
         """
         if type(index) is not slice and is_array_index(index):
-            entries: Array = _protocols["take_item"](self, index)
-            return entries
+            return _protocols["take_item"](self, index)  # type: ignore[no-any-return]
         shape = self.shape
         strides = c_strides(shape, self._dtype.itemsize) if self._strides is None else self._strides
         return self._view_at(*index_layout(shape, strides, index))
@@ -641,8 +640,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         with self._context.errors:
             return Array._of(self.device, duplicate(self))
 
-    def __copy__(self) -> Array:
-        return self.copy()
+    __copy__ = copy
 
     def __deepcopy__(self, memo: object) -> Array:
         return self.copy()
@@ -671,8 +669,7 @@ def answer_protocols(**answers: Callable[..., object]) -> None:
 
 def new_array(device: OpenedDevice, content: HostArray | None, shape: Shape = (), dtype: object = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
-    context = device._context
-    memory = empty(context, shape, dtype) if content is None else upload_array(context, content)
+    memory = empty(device._context, shape, dtype) if content is None else upload_array(device._context, content)
     return Array(device, memory.buffer, memory._shape, memory._dtype, 0, memory._owner)
 
 

@@ -258,6 +258,8 @@ class CallKey:
                 known.append((Parameter, part_type))
             elif isinstance(part, DeviceArray):
                 known.append(self._of_array(part))
+            elif part_type is tuple and len(part) <= _MAX_LENGTH:
+                known.append((tuple, *self._of_parts(part)))
             else:
                 known.append(self.of(part))
         return known

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import repeat
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from gpuscan.api.loop_scans import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.device_array import device_arrays_in
 from gpuscan.elements import (
     Field,
     Scalar,
@@ -45,7 +47,7 @@ from gpuscan.operators.loops.roundings import QuotientMaps, RoundedMaps
 from gpuscan.operators.loops.semirings import MatrixMaps, ProductMaps
 from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map, structure_of, trace_function
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import check_fixed_step, is_everywhere, trace_with_one_nan
 from gpuscan.problem.results import over_arrays, parts_of
@@ -232,7 +234,7 @@ def loop(
         return LoopResult(carry, ys, None, iterations)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": method, "device": device, "fixed": fixed}
     carry, ys, doubtful = _launch_loop(f, init, xs, **options)
-    if doubtful is not None and not isinstance(carry, Array) and _all_host(carry):
+    if doubtful is not None and not device_arrays_in(carry):
         start = _in_dtypes_of(carry, init)
         if has_doubtful(doubtful, [array for value in (start, xs, carry, ys) for array in _arrays_in(value)]):
             carry, ys, _ = _run(f, init, xs, **options)
@@ -284,11 +286,6 @@ def loop_form(
     """
     as_flag("reverse", reverse)
     return form_of(loop_arguments(f, init, xs, axis=axis, device="numpy", anywhere=True).derivation())
-
-
-def _all_host(value: object) -> bool:
-    """Return True if no array of a bundle is on a device."""
-    return not any(isinstance(leaf, Array) for leaf in structure_of(value)[1])
 
 
 def _run(
@@ -615,7 +612,7 @@ def doubtful_numbers(derivation: Derivation) -> str | None:
 def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
     """Return True if arrays of NumPy have numbers that `doubtful_numbers` names."""
     zeros = doubtful == "extreme"
-    return doubtful == "all" or not all(_is_moderate(np.asarray(array), zeros) for array in arrays)
+    return doubtful == "all" or not all(map(_is_moderate, map(np.asarray, arrays), repeat(zeros)))
 
 
 def _is_checked(step: Step, stage: LoopStage) -> bool:
@@ -641,7 +638,8 @@ def _is_moderate(array: AnyArray, zeros: bool) -> bool:
     if dtype_kind == "c":
         return _is_moderate(array.real, zeros) and _is_moderate(array.imag, zeros)
     wide = compute_dtype(scalar_of(array.dtype))
-    low, high = (wide.type(2.0**power) for power in ((-40, 40) if wide == np.float32 else (-300, 300)))
+    power = 40 if wide == np.float32 else 300
+    low, high = wide.type(2.0**-power), wide.type(2.0**power)
     flat = array.reshape(-1)
     for start in range(0, flat.size, _LOOKED_AT):
         size = np.abs(flat[start : start + _LOOKED_AT].astype(wide, copy=False))

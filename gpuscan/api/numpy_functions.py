@@ -24,7 +24,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
-from gpuscan.api.ufuncs import apply_ufunc, find_target, not_on_device, operand_type, select_by_held
+from gpuscan.api.ufuncs import NO_OPTIONS, apply_ufunc, find_target, not_on_device, operand_type, select_by_held
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
@@ -47,7 +47,7 @@ F = TypeVar("F", bound=Form)
 _FORMS: dict[Callable[..., object], Form] = {}
 
 
-def apply_function(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
+def apply_function(function: Form, args: Sequence[object], options: Mapping[str, object] = NO_OPTIONS) -> object:
     """Return the result of a NumPy function for arrays on a device; `Array.__array_function__` calls this.
 
     Raises:
@@ -694,7 +694,7 @@ def _answer(function: Callable[..., object], args: Sequence[object], options: Ma
         at, name = find_target(_FORMS[function])
         if isinstance(args[at] if at < len(args) else options.get(name), np.ndarray):
             return apply_function(function, args, options)  # It refuses the array. A program would write a copy.
-    return launch(function, args, options)
+    return launch(function, args, options) if options else launch(function, args)
 
 
 answer_protocols(function=_answer)

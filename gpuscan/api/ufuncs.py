@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,7 +41,12 @@ _EQUALITIES = (np.equal, np.not_equal)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
-def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+
+
+def apply_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: Mapping[str, object] = NO_OPTIONS
+) -> object:
     """Return the result of a ufunc for arrays on a device; `Array.__array_ufunc__` calls this.
 
     Raises:
@@ -49,6 +55,7 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], option
     if any(_is_foreign(value) for value in inputs):
         return NotImplemented
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    options = dict(options)
     out = options.pop("out", None)
     forms: Mapping[str, Callable[..., object]] = {
         "__call__": _call_ufunc,
@@ -408,14 +415,17 @@ def _reduce_at(
     axis = resolve_axis(axis, array.shape)
     length = array.shape[axis]
     starts = _check_indices(name, indices, length)
-    following = np.append(starts[1:], length)
-    stops = np.where(starts < following, following, starts + 1)
-    if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
+    stops = starts + 1
+    np.maximum(stops[:-1], starts[1:], out=stops[:-1])
+    stops[-1:] = length
+    if (stops[:-1] > starts[1:]).any():
         # Segments that overlap or are out of order are copied, so that they follow each other.
         array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
         stops = np.cumsum(stops - starts)
         starts = np.append(0, stops[:-1])
-    offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
+    # Segments between the wanted ones may be empty.
+    offsets = np.full(2 * len(starts) + 2, array.shape[axis])
+    offsets[0], offsets[1:-1:2], offsets[2:-1:2] = 0, starts, stops
     sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=scan_options["dtype"])
     result = take_at(sums, stops - 1, axis)
     return in_out(result, target if target is not None else scan_options["out"], "unsafe")
@@ -478,7 +488,7 @@ def _add_terms(values: Sequence[Any], terms: list[object]) -> bool:
         held_run = value._owner.held_run if value_type is Array and value._owner is not None else None
         call: Any = None if held_run is None else held_run.call
         if call is not None:
-            (ufunc, _, inputs, options), shape = call
+            (ufunc, _, inputs, *options), shape = call
             whole = value._shape == shape and value._strides is None and not value.offset and value._dtype == np.bool_
             terms.append(ufunc)
             if not whole or options or not _add_terms(inputs, terms):
@@ -550,7 +560,7 @@ def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: d
         inputs = tuple([as_array(value) if type(value) is list else value for value in inputs])
     # Exponents are checked in NumPy.
     launch = _launch_with_integers if ufunc in _WITH_CONSTANTS else _launch_with_data
-    return launch(ufunc, method, inputs, options)
+    return launch(ufunc, method, inputs, options) if options else launch(ufunc, method, inputs)
 
 
 answer_protocols(ufunc=_answer)

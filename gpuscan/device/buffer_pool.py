@@ -214,7 +214,8 @@ class BufferPool:
             self.take(nbytes, usage)  # which raises the error
         usage_and_size = usage, self.size_of(nbytes)
         with self.lock:
-            self._collect()
+            if self.dropped or self.forgotten:
+                self._collect()
             (buffer,) = self._take([usage_and_size])
         return Allocation(self, buffer, nbytes, usage_and_size)
 

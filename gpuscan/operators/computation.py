@@ -29,6 +29,8 @@ _PYTHON_TYPES = frozenset({bool, int, float, bytes})
 def _is_quiet(expression: Expression) -> bool:
     """Return True if NumPy never warns while a step is computed."""
     function, operands = expression.function, expression.operands
+    if type(function) is BytesIn and type(operands[0]) is Expression and function.dtype == operands[0].value.__class__:
+        return True  # not converted
     # A size has the class of its number.
     if not {operand.value.__class__ for operand in operands if type(operand) is Expression} <= _PYTHON_TYPES:
         return False
@@ -164,6 +166,8 @@ class Computation:
                             value = function.pack(value)
                         except OverflowError:
                             value = function.pack(math.copysign(math.inf, value))
+                elif function is join_bytes:
+                    value = b"".join(map(value_of, operands))
                 elif function_type is OfBytes and len(operands) == 1:
                     value = function.function(read(values[operands[0]], function.sources[0])[0])
                 elif function_type is OfBytes and len(operands) == 2:

@@ -73,7 +73,7 @@ def ewm_mean(
     alpha = smoothing_factor(alpha=alpha, com=com, span=span, halflife=halflife)
     adjusted = as_flag("adjust", adjust)
     signal = real_signal(x, axis)
-    if not signal.size:
+    if not signal.samples.nbytes:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
     before = (make_weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))

@@ -68,7 +68,7 @@ def ewm_var(
     alpha = smoothing_factor(alpha=alpha, com=com, span=span, halflife=halflife)
     adjusted, biased = as_flag("adjust", adjust), as_flag("bias", bias)
     signal = real_signal(x, axis)
-    if not signal.size:
+    if not signal.samples.nbytes:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
     before = (_make_weighting if adjusted else _recursive)(number(1 - alpha), number(alpha))

@@ -105,7 +105,7 @@ def filter_from(b: ArrayLike, a: ArrayLike, x: Any, axis: int, zi: Any, *, stead
     signal = signal_of(x, axis, None if steady else zi)
     has_ends = zi is not None and not steady
     start = states_of(zi, signal, transfer.order) if has_ends else zi
-    if not signal.size:
+    if not signal.samples.nbytes:
         return signal.answer(signal.samples, np.asarray(start, np.float64) if has_ends else None)
     sections = transfer.sections
     if sections is not None:
@@ -171,7 +171,7 @@ def filter_by_sections(sos: object, x: object, axis: int, zi: Any, *, steady: bo
     signal = signal_of(x, axis, None if steady else zi)
     has_ends = zi is not None and not steady
     start = states_of(zi, signal, 2, len(table)) if has_ends else zi
-    if not signal.size:
+    if not signal.samples.nbytes:
         return signal.answer(signal.samples, np.asarray(start, np.float64) if has_ends else None)
     if start is not None:
         start = sections.from_direct(start.reshape(-1, *start.shape[2:]))

@@ -232,7 +232,7 @@ class Sections:
     def __init__(self, tables: list[tuple[Floats, Floats]], size: int | None = None, order: int = 0) -> None:
         self._tables, self._order = tables, order
         self.spaces = [section_of(b, a, size or state_count(b, a)) for b, a in tables]
-        self.kinds = tuple([(space.size, space.near_one) for space in self.spaces])
+        self.kinds = tuple([(space.size, bool(space.near_one)) for space in self.spaces])
         self._numbers: dict[AnyDType, tuple[tuple[Any, ...], ...]] = {}
 
     def numbers(self, dtype: AnyDType) -> tuple[tuple[Any, ...], ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -43,11 +42,6 @@ class Signal:
     device: Device | None
     given: Device | None
     is_complex: bool
-
-    @property
-    def size(self) -> int:
-        """The number of samples."""
-        return prod(self.samples.shape)
 
     @property
     def length(self) -> int:
@@ -91,9 +85,11 @@ class Signal:
             states: the last states; None without `zi`. An array of NumPy has the axis of the states before all others,
                 and an array on the device has it where the caller wants it.
         """
-        dtype = samples.dtype
         if self.given is None and isinstance(samples, Array):
             samples = samples.numpy()
+        if states is None and not self.is_complex:
+            return samples
+        dtype = samples.dtype
         if self.is_complex:
             pair = np.dtype(np.complex64 if dtype == np.float32 else np.complex128)
             shape = samples.shape[:-1]
@@ -135,15 +131,16 @@ def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
     if states_are_complex and x.dtype.kind != "c":
         narrow = x.dtype == np.float32 or x.dtype.name in WIDER
         x = x.astype(np.complex64 if narrow else np.complex128)
-    is_complex = x.dtype.kind == "c"
+    dtype = x.dtype
+    is_complex = dtype.kind == "c"
     if is_complex:
-        part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
+        part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
         if isinstance(x, Array):
             x = (x if x.is_contiguous else x.copy())._view_as((*shape, 2), part)
         else:
             x = np.ascontiguousarray(x)[..., None].view(part)
-    elif x.dtype not in (np.float32, np.float64):
-        x = x.astype(WIDER.get(x.dtype.name, np.float64))
+    elif dtype not in (np.float32, np.float64):
+        x = x.astype(WIDER.get(dtype.name, np.float64))
     given = x.device if isinstance(x, Array) else None
     assert given is None or isinstance(given, Device)
     device = given or resolve_device(None)
