@@ -23,7 +23,7 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.kept_programs import launch_or_record
 from gpuscan.operators.function_keys import NumpyFunction, function_key, is_plain, with_parameters
-from gpuscan.operators.named_operators import name_of_ufunc
+from gpuscan.operators.named_operators import NAMES_OF_UFUNCS
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, Parameters, is_replaced
@@ -220,7 +220,7 @@ class CallKey:
         if isinstance(value, Operator):
             return self._of_operator(value)
         if value_type is np.ufunc:
-            name = name_of_ufunc(value)
+            name = NAMES_OF_UFUNCS.get(value)
             return (np.ufunc, value) if name is None else (str, name)
         if value_type is NumpyFunction or isinstance(value, type):
             return value_type, value
@@ -379,7 +379,7 @@ def launchable(
                 if value is default:
                     continue
                 if type(value) is np.ufunc:
-                    value = name_of_ufunc(value) or value
+                    value = NAMES_OF_UFUNCS.get(value, value)
                     if type(value) is np.ufunc:
                         key += option, (np.ufunc, value)
                         continue

@@ -22,11 +22,11 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.unknown_length_array import read_arrays
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, device_arrays_in, upload_together
+from gpuscan.elements import LEAF, Structure
 from gpuscan.engine.device_seeds import MAX_PARAMETER_BYTES
 from gpuscan.engine.progress import report_progress
 from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
-from gpuscan.problem.arguments import structure_and_leaves
 from gpuscan.problem.results import assemble_arrays
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -268,14 +268,21 @@ def _has_axes(value: object) -> bool:
     return type(value) is np.ndarray and value.ndim > 0
 
 
-def _holds_array(bundle: Any, levels: int = _MAX_LEVELS) -> bool:
+def _holds_array(bundle: Any) -> bool:
     """Return True if a bundle has an array on a device, or nests too deep to tell."""
-    parts = bundle.values() if isinstance(bundle, dict) else bundle
-    kinds = set(map(type, parts))
-    if any(issubclass(kind, DeviceArray) for kind in kinds) or not levels:
-        return True
-    inner = [part for part in parts if isinstance(part, _BUNDLES)]
-    return any(_holds_array(part, levels - 1) for part in inner)
+    bundles = [bundle]
+    for _ in range(_MAX_LEVELS + 1):
+        inner: list[Any] = []
+        for each in bundles:
+            for part in each.values() if isinstance(each, dict) else each:
+                if isinstance(part, DeviceArray):
+                    return True
+                if isinstance(part, _BUNDLES):
+                    inner.append(part)
+        if not inner:
+            return False
+        bundles = inner
+    return True
 
 
 def _are_small(arrays: list[AnyArray], device: OpenedDevice) -> bool:
@@ -312,7 +319,9 @@ def _as_records(result: Any, like: AnyArray) -> object:
     """Return a dict of results as a structured array like the given one; in a tuple, each of them."""
     if isinstance(result, tuple):
         return tuple([_as_records(part, like) for part in result])
-    return assemble_arrays(structure_and_leaves(like)[0], list(result.values()), like)
+    leaves = list(result.values())
+    structure = Structure("structured", tuple(result), (LEAF,) * len(leaves))
+    return assemble_arrays(structure, leaves, like, leaves[0].ndim)
 
 
 def _read_some(results: Any, which: list[bool], indices: tuple[int, ...]) -> tuple[object, ...]:

@@ -504,7 +504,8 @@ def find_buffers(
     buffers = []
     for value, field in zip(by_field(name, given, element), element.fields, strict=True):
         buffer, offset = find_buffer(value, name)
-        check_buffer(context.wgpu_device, buffer, name)
+        if not isinstance(value, Array) or value._owner is None or value._context is not context:
+            check_buffer(context.wgpu_device, buffer, name)
         if isinstance(value, Array):
             if value._dtype != field.scalar.dtype:
                 raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")

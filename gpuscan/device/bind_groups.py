@@ -79,7 +79,8 @@ class BindGroups:
     def _find(self, key: tuple[object, ...]) -> wgpu.GPUBindGroup | None:
         """Return the group that is kept under a key; None if there is none."""
         with self._lock:
-            self._collect()
+            if self._dropped:
+                self._collect()
             kept = self._kept.get(key)
             if kept is None:
                 return None
@@ -103,7 +104,8 @@ class BindGroups:
                 keys[number].add(key)
             if len(self._kept) > MAX_BIND_GROUPS:
                 self._forget(next(iter(self._kept)))
-        self._tidy()
+        if self._dropped:
+            self._tidy()
         return group
 
     def _forget(self, key: tuple[object, ...]) -> None:

@@ -104,10 +104,8 @@ _ARGUMENT_ADVICE = (
 BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in NAMED_OPERATORS.values()}
 
 
-def name_of_ufunc(ufunc: np.ufunc) -> str | None:
-    """Return the name that stands for a ufunc of NumPy; None if none does."""
-    operator = NAMED_OPERATORS.get(ufunc)
-    return None if operator is None else operator.name
+# The name that stands for a ufunc of NumPy.
+NAMES_OF_UFUNCS: Mapping[object, str] = {ufunc: operator.name for ufunc, operator in NAMED_OPERATORS.items()}
 
 
 def resolve(op: Any) -> Operator:

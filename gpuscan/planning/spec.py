@@ -313,7 +313,7 @@ class ScanSpec(ShaderSpec):
         sizes = {field.storage_bytes for field in (*self.source.fields, *self.destination.fields)}
         return tuple(sorted(size for size in sizes if ends_past or self.inner * size % 4))
 
-    @property
+    @cached_property
     def item_words(self) -> int:
         """The 32-bit words of what the scan carries from tile to tile: an element, and perhaps a head flag."""
         return self.element.words + (1 if self.segmented else 0)

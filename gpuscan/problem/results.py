@@ -94,6 +94,10 @@ def assemble_arrays(
     parts: list[Any] = []
     start = 0
     for number, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
+        if child.container == "leaf":
+            parts.append(leaves[start])
+            start += 1
+            continue
         inside = like.get(key) if isinstance(like, dict) else like[number] if isinstance(like, (tuple, list)) else None
         parts.append(assemble_arrays(child, leaves[start : start + child.leaf_count], inside, axes))
         start += child.leaf_count

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.call_device import takes_numpy
+from gpuscan.api.device import Device
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.signals import Fields, Number, Signal, signal_of
+from gpuscan.signal.signals import Fields, Number, Samples, Signal, signal_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -76,16 +79,21 @@ def ewm_mean(
     if not signal.samples.nbytes:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (make_weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))
-    result = scan(
-        signal.samples,
-        _join_intervals if adjusted else _RECURSIVE[alpha == 0.5],
-        axis=signal.axis,
-        before=before,
-        after=_mean if adjusted else _last,
-        device=signal.target,
-    )
+    decay, half = number(1 - alpha), alpha == 0.5
+    result = _scan_weighted(signal.samples, signal.axis, decay, number(alpha), adjusted, half, signal.target)
     return signal.answer(result, None)
+
+
+@takes_numpy("samples")
+@launchable_with("decay", "alpha")
+def _scan_weighted(
+    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, half: bool, device: Device | str
+) -> Samples:
+    """Return the means. On a device it is one program for all decays."""
+    before = (make_weighted_mean if adjusted else _recursive)(decay, alpha)
+    operator_of, after = (_join_intervals, _mean) if adjusted else (_RECURSIVE[half], _last)
+    means: Samples = scan(samples, operator_of, axis=axis, before=before, after=after, device=device)
+    return means
 
 
 def smoothing_factor(**given: float | None) -> float:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Unpack, overload
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.call_device import takes_numpy
+from gpuscan.api.device import Device
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
 from gpuscan.signal.exponential_mean import make_recursive, make_weighted_mean, real_signal, smoothing_factor
-from gpuscan.signal.signals import Fields, Number
+from gpuscan.signal.signals import Fields, Number, Samples
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,11 +74,22 @@ def ewm_var(
     if not signal.samples.nbytes:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (_make_weighting if adjusted else _recursive)(number(1 - alpha), number(alpha))
-    after = _AFTER[adjusted, biased]
-    operator_of = _join_intervals if adjusted else _compose_intervals
-    result = scan(signal.samples, operator_of, axis=signal.axis, before=before, after=after, device=signal.target)
+    decay = number(1 - alpha)
+    result = _scan_weighted(signal.samples, signal.axis, decay, number(alpha), adjusted, biased, signal.target)
     return signal.answer(result, None)
+
+
+@takes_numpy("samples")
+@launchable_with("decay", "alpha")
+def _scan_weighted(
+    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, biased: bool, device: Device | str
+) -> Samples:
+    """Return the variances. On a device it is one program for all decays."""
+    before = (_make_weighting if adjusted else _recursive)(decay, alpha)
+    operator_of = _join_intervals if adjusted else _compose_intervals
+    after = _AFTER[adjusted, biased]
+    variances: Samples = scan(samples, operator_of, axis=axis, before=before, after=after, device=device)
+    return variances
 
 
 # The share of W² up to which pandas, which subtracts the sum of w² from it in float64, has nothing left.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gpuscan.api.array import Array, as_some_array
+from gpuscan.api.call_device import takes_numpy
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.map import map as map_arrays
@@ -186,13 +187,14 @@ def section_table(sos: object) -> Floats:
         ValueError: they have another shape, or a section is not normalized.
         TypeError: they are not real numbers.
     """
-    table = _numbers("sos", np.atleast_2d(as_array(sos)))
+    table = as_array(sos)
+    table = _numbers("sos", table if table.ndim > 1 else table.reshape(1, -1))
     if table.ndim != 2 or table.shape[1] != 6 or not len(table):
         raise ValueError(
             f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
             'what scipy.signal.butter(..., output="sos") returns'
         )
-    if not (table[:, 3] == 1).all():
+    if not np.logical_and.reduce(table[:, 3] == 1):
         raise ValueError(
             "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
         )
@@ -322,7 +324,8 @@ def coefficients(name: str, given: object, kinds: str = "biuf") -> AnyArray:
         ValueError: they are not a 1-D sequence, or not finite.
         TypeError: they are not numbers.
     """
-    array = _numbers(name, np.atleast_1d(as_array(given)), kinds)
+    array = as_array(given)
+    array = _numbers(name, array if array.ndim else array.reshape(1), kinds)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} of shape {array.shape} was passed; pass a 1-D sequence of one coefficient or more")
     return array
@@ -344,7 +347,7 @@ def _numbers(name: str, array: AnyArray, kinds: str = "biuf") -> AnyArray:
             else f"{name} of dtype {array.dtype} was passed; pass real numbers"
         )
     numbers = np.asarray(array, np.complex128 if "c" in kinds else np.float64)
-    if not np.isfinite(numbers).all():
+    if not np.logical_and.reduce(np.isfinite(numbers), axis=None):
         raise ValueError(f"{name} with infinite numbers or NaN was passed; pass finite coefficients")
     return numbers
 
@@ -369,7 +372,9 @@ def _through(
     dtype, target = signal.samples.dtype, signal.target
     kinds, numbers = sections.kinds, sections.numbers(dtype)
     if not isinstance(signal.samples, Array):
-        samples, ends = run_sections(signal.samples, signal.axis, kinds, numbers, states, steady, has_ends, target)
+        # States of NumPy are float64, and on a device they would have the dtype of the samples.
+        run = _run_sections if states is None else run_sections
+        samples, ends = run(signal.samples, signal.axis, kinds, numbers, states, steady, has_ends, target)
     elif signal.given is None or to_caller is None:
         states = None if states is None else states.astype(dtype, copy=False)
         samples, ends = _run_sections(signal.samples, signal.axis, kinds, numbers, states, steady, has_ends)
@@ -426,7 +431,7 @@ def run_sections(
     return samples, np.stack([as_some_array(state).reshape(others) for state in ends]) if has_ends else None
 
 
-_run_sections = launchable_with("numbers", "states", data=["states"])(run_sections)
+_run_sections = takes_numpy("samples")(launchable_with("numbers", "states", data=["states"])(run_sections))
 
 
 @launchable_with("numbers", "states", "matrix", data=["states", "matrix"])
