@@ -64,7 +64,7 @@ def upload_reduction_cuts(given: Arguments) -> Arguments | None:
         return None
     if count is None and type(given["groups"]) is not np.ndarray:
         count = category_count(given["groups"])
-    least, largest = int(groups.min()), int(groups.max())
+    least, largest = int(np.minimum.reduce(groups, None)), int(np.maximum.reduce(groups, None))
     count = largest + 1 if count is None else count
     if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
         return None
@@ -104,7 +104,8 @@ def _array_of(given: Arguments) -> Array | None:
 
 def _upload_labels(device: OpenedDevice, labels: AnyArray, axis: int) -> CountedLabels | None:
     """Return the labels of a scan on the device; None if some are missing, or if they are far from each other."""
-    least, largest = bounds = int(labels.min()), int(labels.max())
+    # Ufuncs take no Python calls, unlike the methods of arrays.
+    least, largest = bounds = int(np.minimum.reduce(labels, None)), int(np.maximum.reduce(labels, None))
     if largest - least >= 1 << 31 or (least <= MISSING <= largest and missing_labels(labels) is not None):
         return None
     if labels.dtype == np.bool_:
@@ -122,5 +123,6 @@ def _upload_offsets(array: Array, offsets: AnyArray, axis: object) -> Array | No
         return None
     if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
         return None
-    right = offsets[0] == 0 and offsets[-1] == shape[axis] and (offsets[1:] >= offsets[:-1]).all()
+    ascending = np.logical_and.reduce(offsets[1:] >= offsets[:-1])
+    right = offsets[0] == 0 and offsets[-1] == shape[axis] and ascending
     return new_array(array.device, offsets.astype(np.uint32)) if right else None

@@ -236,7 +236,7 @@ def loop(
     carry, ys, doubtful = _launch_loop(f, init, xs, **options)
     if doubtful is not None and not device_arrays_in(carry):
         start = _in_dtypes_of(carry, init)
-        if has_doubtful(doubtful, [array for value in (start, xs, carry, ys) for array in _arrays_in(value)]):
+        if has_doubtful(doubtful, _arrays_in(start, xs, carry, ys)):
             carry, ys, _ = _run(f, init, xs, **options)
     if method == "sequential":
         return LoopResult(carry, ys)
@@ -306,7 +306,7 @@ def _run(
     doubtful = None if fixed or 0 in arguments.shape else doubtful_numbers(derivation)
     if doubtful is None or arguments.on_device:
         return carry, ys, doubtful
-    if not has_doubtful(doubtful, [*arguments.init, *arguments.xs, *_arrays_in(carry), *_arrays_in(ys)]):
+    if not has_doubtful(doubtful, [*arguments.init, *arguments.xs, *_arrays_in(carry, ys)]):
         return carry, ys, None
     return *(check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)), None
 
@@ -314,12 +314,17 @@ def _run(
 _launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["xs"], integers=["init"])(_run))
 
 
-def _arrays_in(value: object) -> list[object]:
-    """Return the arrays of a bundle."""
-    parts = parts_of(value)
-    if parts is None:
-        return [] if value is None else [value]
-    return [array for part in parts for array in _arrays_in(part)]
+def _arrays_in(*values: object) -> list[object]:
+    """Return the arrays of some bundles."""
+    arrays, waiting = [], [*values]
+    while waiting:
+        value = waiting.pop()
+        parts = parts_of(value) if isinstance(value, (tuple, list, dict)) else None
+        if parts is not None:
+            waiting += parts
+        elif value is not None:
+            arrays.append(value)
+    return arrays
 
 
 def _without_contents(array: Any) -> object:

@@ -418,7 +418,7 @@ def _reduce_at(
     stops = starts + 1
     np.maximum(stops[:-1], starts[1:], out=stops[:-1])
     stops[-1:] = length
-    if (stops[:-1] > starts[1:]).any():
+    if np.logical_or.reduce(stops[:-1] > starts[1:]):
         # Segments that overlap or are out of order are copied, so that they follow each other.
         array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
         stops = np.cumsum(stops - starts)
@@ -440,7 +440,7 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     given = indices.numpy() if isinstance(indices, Array) else as_array(indices)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise TypeError(f"{name} was called with indices {abbreviate(given)}; pass a 1-D array of integers")
-    if given.size and not (given.min() >= 0 and given.max() < length):
+    if given.size and not (np.minimum.reduce(given) >= 0 and np.maximum.reduce(given) < length):
         raise IndexError(
             f"{name} was called with indices from {given.min()} to {given.max()}, but the axis has {length} entries; "
             f"pass indices from 0 to {length - 1}"

@@ -66,7 +66,7 @@ def number_labels(labels: AnyArray, bounds: tuple[int, int] | None = None) -> An
 def in_order(labels: AnyArray, axis: int) -> bool:
     """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
     rows = labels.swapaxes(axis if labels.ndim > 1 else 0, 0)
-    return bool((rows[:-1] <= rows[1:]).all())
+    return bool(np.logical_and.reduce(rows[:-1] <= rows[1:], None))
 
 
 def with_indices(problem: Problem) -> Problem:

@@ -182,7 +182,10 @@ def check_indices(index: object, axis: int, length: int) -> Any:
             raise IndexError(f"indices were asked for along axis {axis}, which has 0 entries; pass a slice")
         return index
     given = np.asarray(index)
-    least, largest = (int(given.min()), int(given.max())) if given.size else (0, -1)
+    least, largest = 0, -1
+    if given.size:
+        # Ufuncs take no Python calls, unlike the methods of arrays.
+        least, largest = int(np.minimum.reduce(given, None)), int(np.maximum.reduce(given, None))
     if least < -length or largest >= length:
         raise outside_error(axis, length, largest if largest >= length else least)
     wide = given.astype(np.int64)
