@@ -238,7 +238,8 @@ def put_picked(array: Array, mask: Array, value: Array) -> bool:
     if not is_mask(mask) or len(mask.shape) != 1 or (value._knows_length and not value.shape):
         return False
     array._check_separate()
-    parts_of(mask, array.shape)
+    if mask._shape != array._shape[:1]:
+        parts_of(mask, array.shape)  # which raises the error
     _same_device(array, mask)
     nonzero: Any = np.nonzero
     (indices,) = nonzero(mask)

@@ -47,7 +47,7 @@ _MAX_LENGTH = 512
 _MAX_LEAVES = 1024
 # If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
 # since True is equal to 1.
-_PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
+_PLAIN = frozenset({NoneType, bool, int, str, EllipsisType, NumpyFunction})
 # The types of arguments that can hold several arrays.
 _BUNDLES = (tuple, list, dict)
 # The types of arguments in which `replace_leaves` finds others.
@@ -222,7 +222,7 @@ class CallKey:
         if value_type is np.ufunc:
             name = NAMES_OF_UFUNCS.get(value)
             return (np.ufunc, value) if name is None else (str, name)
-        if value_type is NumpyFunction or isinstance(value, type):
+        if isinstance(value, type):
             return value_type, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return value_type, *self._of_parts(value)
