@@ -317,8 +317,7 @@ _launch_loop = takes_numpy("xs", long=("init",))(launchable_with("init", data=["
 def _arrays_in(*values: object) -> list[object]:
     """Return the arrays of some bundles."""
     arrays, waiting = [], [*values]
-    while waiting:
-        value = waiting.pop()
+    for value in waiting:
         parts = parts_of(value) if isinstance(value, (tuple, list, dict)) else None
         if parts is not None:
             waiting += parts
@@ -616,8 +615,7 @@ def doubtful_numbers(derivation: Derivation) -> str | None:
 
 def has_doubtful(doubtful: str, arrays: Sequence[object]) -> bool:
     """Return True if arrays of NumPy have numbers that `doubtful_numbers` names."""
-    zeros = doubtful == "extreme"
-    return doubtful == "all" or not all(map(_is_moderate, map(np.asarray, arrays), repeat(zeros)))
+    return doubtful == "all" or not all(map(_is_moderate, map(np.asarray, arrays), repeat(doubtful == "extreme")))
 
 
 def _is_checked(step: Step, stage: LoopStage) -> bool:
