@@ -26,7 +26,16 @@ from gpuscan.operators.function_keys import NumpyFunction, function_key, is_plai
 from gpuscan.operators.named_operators import NAMES_OF_UFUNCS
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import ParameterArray
-from gpuscan.operators.parameters import FLOATS, INTEGERS, Expression, Parameter, Parameters, is_replaced
+from gpuscan.operators.parameters import (
+    FLOATS,
+    GREATEST_INTEGER,
+    INTEGERS,
+    LEAST_INTEGER,
+    Expression,
+    Parameter,
+    Parameters,
+    is_replaced,
+)
 from gpuscan.planning.strategies import STRATEGY_KEY, environment
 from gpuscan.sizes import Size
 
@@ -47,7 +56,7 @@ _MAX_LENGTH = 512
 _MAX_LEAVES = 1024
 # If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
 # since True is equal to 1.
-_PLAIN = frozenset({NoneType, bool, int, str, EllipsisType, NumpyFunction})
+_PLAIN = frozenset({NoneType, bool, int, str, EllipsisType, NumpyFunction, np.ufunc})
 # The types of arguments that can hold several arrays.
 _BUNDLES = (tuple, list, dict)
 # The types of arguments in which `replace_leaves` finds others.
@@ -219,9 +228,6 @@ class CallKey:
             return slice, self.of(value.start), self.of(value.stop), self.of(value.step)
         if isinstance(value, Operator):
             return self._of_operator(value)
-        if value_type is np.ufunc:
-            name = NAMES_OF_UFUNCS.get(value)
-            return (np.ufunc, value) if name is None else (str, name)
         if isinstance(value, type):
             return value_type, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -247,12 +253,15 @@ class CallKey:
     def _of_parts(self, parts: Iterable[Any]) -> list[Hashable]:
         """Return the parts of the key for the parts of a bundle. Most bundles hold numbers, which need no calls."""
         known: list[Hashable] = []
-        takes_plain, takes_floats = not (self.integers or self.counts), self.operand
+        takes_floats, takes_integers = self.operand, self.integers
+        takes_plain = not (takes_integers or self.counts)
         for part in parts:
             part_type = type(part)
             if takes_plain and part_type in _PLAIN:
                 known.append((part_type, part))
-            elif takes_floats and part_type in FLOATS:
+            elif (takes_floats and part_type in FLOATS) or (
+                takes_integers and part_type is int and LEAST_INTEGER <= part <= GREATEST_INTEGER
+            ):
                 self.floats.append(part)
                 self.has_operands = True
                 known.append((Parameter, part_type))
@@ -380,9 +389,6 @@ def launchable(
                     continue
                 if type(value) is np.ufunc:
                     value = NAMES_OF_UFUNCS.get(value, value)
-                    if type(value) is np.ufunc:
-                        key += option, (np.ufunc, value)
-                        continue
                 elif isinstance(value, np.generic) or option in flags:
                     value = plain(option, value)
                 value_type = type(value)

@@ -470,34 +470,29 @@ def select_by_held(arguments: Sequence[object]) -> object:
         return None
     held_run = mask._owner.held_run
     call = held_run.call
-    terms: list[object] = []
     # A mask that was used once and is still there will be needed. Then it is faster to read it than what it is made of.
-    if call is None or held_run.used or not _add_terms(arguments, terms):
+    if call is None or held_run.used:
         return None
-    return launch_before(mask._context, held_run, call, partial(_launch_select, tuple(terms)))
-
-
-def _add_terms(values: Sequence[Any], terms: list[object]) -> bool:
-    """Add numbers, arrays and the held calls of masks to terms: each ufunc, and then its operands.
-
-    Returns:
-        False if one of the values is something else, such as a view of a mask that is held.
-    """
-    for value in values:
+    # Numbers, arrays, and the held calls of masks: each ufunc, and then its operands.
+    terms: list[object] = []
+    waiting: list[Any] = [*reversed(arguments)]
+    while waiting:
+        value = waiting.pop()
         value_type = type(value)
-        held_run = value._owner.held_run if value_type is Array and value._owner is not None else None
-        call: Any = None if held_run is None else held_run.call
-        if call is not None:
-            (ufunc, _, inputs, *options), shape = call
+        inner_run = value._owner.held_run if value_type is Array and value._owner is not None else None
+        inner: Any = None if inner_run is None else inner_run.call
+        if inner is not None:
+            (ufunc, _, inputs, *options), shape = inner
             whole = value._shape == shape and value._strides is None and not value.offset and value._dtype == np.bool_
+            if not whole or options:
+                return None
             terms.append(ufunc)
-            if not whole or options or not _add_terms(inputs, terms):
-                return False
+            waiting += reversed(inputs)
         elif value_type is Array or value_type in _NUMBERS:
             terms.append(value)
         else:
-            return False
-    return True
+            return None
+    return launch_before(mask._context, held_run, call, partial(_launch_select, tuple(terms)))
 
 
 def _select(terms: Sequence[object]) -> object:
