@@ -129,11 +129,11 @@ class CallKey:
         self.functions: list[Hashable] = []
         self.parameter_starts: dict[int | str, int] = {}
 
-    def of_argument(self, value: object, name: int | str, operand: bool, integers: bool, counts: bool) -> Hashable:
+    def of_argument(self, value: Any, name: int | str, operand: bool, integers: bool, counts: bool) -> Hashable:
         """Return the part of the key for an argument. The floats that a function closes over are parameters instead.
 
         Args:
-            value: the argument.
+            value: the argument, which is no array on a device.
             name: the name of the argument, or its number within ``*arrays``.
             operand: True to make parameters of the floats of the argument as well.
             integers: True to make parameters of its integers.
@@ -142,8 +142,6 @@ class CallKey:
         Raises:
             _NoKeyError: the argument may change without notice.
         """
-        if isinstance(value, DeviceArray):
-            return self._of_array(value)
         first = len(self.floats)
         if callable(value) and _is_function(value):
             part = function_key(value, floats=self.floats)
@@ -151,7 +149,8 @@ class CallKey:
             part = self._of_operator(value, self.floats)
         else:
             self.operand, self.integers, self.counts = operand, integers, counts
-            part = self.of(value)
+            is_tuple = type(value) is tuple and len(value) <= _MAX_LENGTH
+            part = (tuple, *self._of_parts(value)) if is_tuple else self.of(value)
             self.operand = self.integers = self.counts = False
         if part is None:
             raise _NoKeyError
@@ -201,7 +200,7 @@ class CallKey:
                 return Size
             return value_type, value
         if isinstance(value, DeviceArray):
-            return self._of_array(value)
+            return self.of_array(value)
         if value_type is tuple or value_type is list:
             if len(value) > _MAX_LENGTH:
                 raise _NoKeyError
@@ -266,14 +265,19 @@ class CallKey:
                 self.has_operands = True
                 known.append((Parameter, part_type))
             elif isinstance(part, DeviceArray):
-                known.append(self._of_array(part))
+                known.append(self.of_array(part))
             elif part_type is tuple and len(part) <= _MAX_LENGTH:
                 known.append((tuple, *self._of_parts(part)))
             else:
                 known.append(self.of(part))
         return known
 
-    def _of_array(self, array: DeviceArray) -> Hashable:
+    def of_array(self, array: DeviceArray) -> Hashable:
+        """Return the part of the key for an array on a device.
+
+        Raises:
+            _NoKeyError: as `of`.
+        """
         if array._owner is None:
             # A caller's buffer is checked at each use.
             raise _NoKeyError
@@ -396,6 +400,8 @@ def launchable(
                     only_scan_axes = not has_operator or isinstance(dict(given).get("op", ""), (str, np.ufunc))
                     part = call_key.of_axis(value, default, takes_axes=takes_axes, only_scan_axes=only_scan_axes)
                     key += () if part is None else (option, part)
+                elif isinstance(value, DeviceArray):
+                    key += option, call_key.of_array(value)
                 elif value_type is not type(default) or value != default:
                     part = (
                         call_key.of_argument(value, option, option in operands, option in integers, option in counts)
