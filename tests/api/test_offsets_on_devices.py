@@ -12,6 +12,7 @@ from gpuscan.api.array import Array as DeviceArray
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import may_time_out
 from gpuscan.problem.segments import check_offsets
+from tests.harness.calls import Counted
 from tests.oracle import Array, assert_same, draw_offsets
 
 DTYPES = ["int8", "uint16", "int32", "uint32", "int64"]
@@ -223,3 +224,13 @@ def test_wrong_offsets_of_no_elements(device: gs.Device, shape: tuple[int, ...])
         with pytest.raises(ValueError, match=r"segment \d is empty and the operator 'first' has no identity"):
             gs.reduce(x, first, axis=-1, segments=right)
     device.synchronize()
+
+
+def test_offsets_that_nobody_has_read_yet_cost_nothing(device: gs.Device) -> None:
+    """Assert that a call of another length takes as many Python calls, whether many or few calls before are unread."""
+    x, counts = device.asarray(np.ones(2000, np.float32)), []
+    for length in range(1100, 1140):
+        offsets = device.asarray(np.array([0, 10, length], np.uint32))
+        counts.append(Counted().of(lambda n=length, cut=offsets: gs.scan(x[:n], segments=cut)))  # type: ignore[misc]
+    # Some calls also submit what was deferred.
+    assert min(counts[-10:]) <= min(counts[10:20])
