@@ -91,8 +91,8 @@ fn join_quickly(a: Item, b: Item) -> Item {
 
 {% set turned = [] %}
 {% for position in range(1, items) %}{{ turned.append("scanned[%d]" % position) or "" }}{% endfor %}
-// Scan chunks of which the elements before `begin` are scanned. The items come to index 0 in turn, so that loops need
-// no index.
+// Scan the chunks from the element `begin` on. The elements before it are scanned. The items come to index 0 in turn, so
+// that loops need no index.
 fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
     var scanned = own;
     var lead = own[0];

@@ -3,13 +3,11 @@
          `leads_in_group`, what is before each chunk in its group
          `tile_leads`, at index k the half before the tile if bit k of its number is set -#}
 {% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
-{% if kernel.strategy != "alone" and spec.combine.bounded %}
-{% if not kernel.posts %}
+{% if kernel.strategy == "three_dispatch" and spec.combine.bounded %}
     for (var level = 0u; level < TILE_LEADS; level++) {
         let item = {{ text.from_shared("tile_leads[level]") }};
         exact = exact | are_small(sizes_of(item{{ ".value" if kernel.segmented }}));
     }
-{% endif %}
 {% endif %}
     // 3. Join what is before.
     let known = {{ "false" if kernel.strategy == "alone" else "true" if spec.carried else "tile > 0u" }};  // something is before the tile
