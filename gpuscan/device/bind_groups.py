@@ -44,9 +44,11 @@ class BindGroups:
         self._keys: dict[int, set[tuple[object, ...]]] = {}
         # By the same id, a reference that tells when the buffer is collected. A `weakref.finalize` would no longer tell
         # while Python ends, and functions that run at exit may scan: a new buffer would get the group of a former one.
-        self._references: dict[int, weakref.ref[wgpu.GPUBuffer]] = {}
-        # The ids of buffers that were garbage-collected and still have groups in the cache.
-        self._dropped: deque[int] = deque()
+        # So it would after Ctrl-C in a function of Python's that tells, and `deque.append` is none. The second
+        # reference only makes sure that the groups are dropped at once.
+        self._references: dict[int, tuple[weakref.KeyedRef[int, wgpu.GPUBuffer], weakref.ref[wgpu.GPUBuffer]]] = {}
+        # The first references of buffers that were garbage-collected and still have groups in the cache.
+        self._dropped: deque[weakref.KeyedRef[int, wgpu.GPUBuffer]] = deque()
 
     def group(self, layout: wgpu.GPUBindGroupLayout, bound: Bound, keep: bool) -> wgpu.GPUBindGroup:
         """Return a bind group of these bindings; with `keep`, one that later calls share."""
@@ -85,27 +87,30 @@ class BindGroups:
             if kept is None:
                 return None
             self._kept.move_to_end(key)
-        self._tidy()
+        self.tidy()
         return kept[0]
 
     def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> wgpu.GPUBindGroup:
         """Make a group, and keep it under a key, which ends with the ids of its buffers, until one is collected."""
         with self._lock:
             group = self._queue.bind_group(layout, bound)
-            # The layout stays alive, so that its id stays its own.
-            self._kept[key] = (group, layout)
+            # First, so that no group is kept of a buffer that is not watched if Ctrl-C comes between.
             keys = self._keys
             for _, part in bound:
                 buffer = part.buffer
                 number = id(buffer)
                 if number not in keys:
+                    # The newest reference tells first.
+                    tidying = weakref.ref(buffer, partial(_tidy, weakref.ref(self)))
+                    self._references[number] = weakref.KeyedRef(buffer, self._dropped.append, number), tidying
                     keys[number] = set()
-                    self._references[number] = weakref.ref(buffer, partial(_drop, weakref.ref(self), number))
                 keys[number].add(key)
+            # The layout stays alive, so that its id stays its own.
+            self._kept[key] = (group, layout)
             if len(self._kept) > MAX_BIND_GROUPS:
                 self._forget(next(iter(self._kept)))
         if self._dropped:
-            self._tidy()
+            self.tidy()
         return group
 
     def _forget(self, key: tuple[object, ...]) -> None:
@@ -117,21 +122,19 @@ class BindGroups:
     def _collect(self) -> None:
         """Drop the groups of buffers that were garbage-collected."""
         while self._dropped:
-            buffer = self._dropped.popleft()
-            for key in list(self._keys[buffer]):
+            buffer = self._dropped[0].key
+            for key in list(self._keys.get(buffer, ())):
                 self._forget(key)
-            del self._keys[buffer], self._references[buffer]
+            self._keys.pop(buffer, None)
+            self._references.pop(buffer, None)
+            # Last, so that Ctrl-C before leaves the rest to the next call.
+            self._dropped.popleft()
 
-    def drop(self, buffer: int) -> None:
-        """Note that the buffer with this id was garbage-collected.
+    def tidy(self) -> None:
+        """Drop the groups of buffers that were garbage-collected; called without the lock.
 
         A finaliser calls this at any point of any thread. If the lock is taken, its holder drops the groups.
         """
-        self._dropped.append(buffer)
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Drop the groups of buffers that were collected while the lock was taken; called without the lock."""
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -146,10 +149,10 @@ class BindGroups:
         with self._lock:
             for key in list(self._kept):
                 self._forget(key)
-        self._tidy()
+        self.tidy()
 
 
-def _drop(groups: weakref.ref[BindGroups], buffer: int, _: weakref.ref[wgpu.GPUBuffer]) -> None:
+def _tidy(groups: weakref.ref[BindGroups], _: weakref.ref[wgpu.GPUBuffer]) -> None:
     alive = groups()
     if alive is not None:
-        alive.drop(buffer)
+        alive.tidy()

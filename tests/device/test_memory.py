@@ -6,12 +6,14 @@ import gc
 import sys
 import weakref
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.device import bind_groups
 from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
@@ -122,6 +124,38 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
     assert count_bind_groups(device) == before + 1
     del source
     assert count_bind_groups(device) == 0
+
+
+def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a group is dropped with its buffer if Ctrl-C arrives as the buffer is collected.
+
+    A new buffer may have the id of the collected one, and would get its group.
+    """
+    device = own_device
+    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    plan = device.plan(1000, np.uint32, strategy="fallback")
+    source, target, other = (gpu.create_buffer(size=4000, usage=usage) for _ in range(3))
+    for _ in range(2 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
+        record_and_submit(gpu, plan, source, other)
+    before = count_bind_groups(device)
+    record_and_submit(gpu, plan, source, target)
+    assert count_bind_groups(device) == before + 1
+    interrupted: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: interrupted.append(unraisable.exc_value))
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_filename == bind_groups.__file__:
+            raise KeyboardInterrupt
+
+    tracer = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        del target
+    finally:
+        sys.settrace(tracer)
+    assert [type(error) for error in interrupted] == [KeyboardInterrupt]
+    record_and_submit(gpu, plan, source, other)
+    assert count_bind_groups(device) == before
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
