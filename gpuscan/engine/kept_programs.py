@@ -81,6 +81,9 @@ def launch_or_record(
         arguments: the arguments of a call that writes to none of them, so that its run is held if the result is a mask.
             The held run has them and the shape of the result. None for other calls.
     """
+    if context.queue.recording is None:
+        # Before the call writes anything, since these errors are of earlier calls.
+        context.check_if_many()
     with context.errors, context.lock:
         if context.capabilities.distrusted:
             context.end_pauses()
@@ -93,7 +96,6 @@ def launch_or_record(
             outputs = program.launch(context, list(map(_buffer_of, arrays)), contents, call)
     if call_program is None:
         return _record(context, key, sizes, arrays, compute, out, floats, functions)
-    context.check_if_many()
     made: R = _made(form, arrays, outputs, out)
     return made
 
@@ -289,7 +291,9 @@ def _record(
                 made = form.of(result)
                 template = recording.program(form.outputs, made)
         if template is not None:
-            _keep(context, key, sizes, recording, template)
+            # The call is done. Its program may have no room for its constants.
+            with suppress(MemoryError):
+                _keep(context, key, sizes, recording, template)
             context.programs.pop((_Failures, key), None)
         elif context.run_log.known_kernels > kernels:
             # The first launch of a kernel waits to see how large its subgroups are. Calls of other lengths may have

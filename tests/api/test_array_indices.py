@@ -335,3 +335,21 @@ def test_other_indices_of_numpy_launch_a_program(device: gs.Device, form: str) -
     if form != "mask":
         with pytest.raises(IndexError, match="index 99 "):
             a[np.full(400, 99)]
+
+
+def test_a_call_raises_earlier_errors_before_it_writes(device: gs.Device) -> None:
+    """Assert that a call in place changes nothing if it raises the error of an earlier call, since many are unread."""
+    device.synchronize()
+    array = device.asarray(np.zeros(400, np.int32))
+    array[device.asarray(np.array([400], np.int32))] = 1
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        for length in range(1, 400):
+            array[device.asarray(np.arange(length, dtype=np.int32))] = length
+            written = length
+
+    with pytest.raises(IndexError, match="index 400"):
+        write()
+    assert array[0].item() == written > 1

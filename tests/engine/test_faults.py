@@ -15,7 +15,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.device.native_queue import NativeQueue
 from tests.harness.builds import small_transfers
-from tests.harness.devices import is_lost, mark_lost, queue_of, replace_submit, use_public_queue
+from tests.harness.devices import is_lost, mark_lost, pool_of, queue_of, replace_submit, use_public_queue
 from tests.harness.scans import piece_bytes, single_piece_bytes
 from tests.oracle import assert_same, ufunc_scan
 
@@ -92,6 +92,37 @@ def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
             assert (left, device.memory_usage().allocations) == (left, 0)
             if made <= left:
                 break
+
+
+def test_a_call_that_is_done_raises_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail each buffer in turn, of a call in place that is recorded for any sizes: it changes all or nothing."""
+    device = own_device
+    create = device.wgpu_device.create_buffer
+    for left in itertools.count():
+        device.memory_cleanup()
+        for length in (100, 200):
+            array, index = device.asarray(np.zeros(length, np.int32)), device.asarray(np.arange(length, dtype=np.int32))
+            device.synchronize()
+            pool_of(device).cleanup()
+            made, is_done = 0, True
+
+            def full(left: int = left, **options: Any) -> Any:
+                nonlocal made
+                made += 1
+                if made > left:
+                    raise wgpu.GPUOutOfMemoryError("no room")
+                return create(**options)
+
+            with monkeypatch.context() as patched:
+                if length == 200:
+                    patched.setattr(device.wgpu_device, "create_buffer", full)
+                try:
+                    array[index] = 2
+                except gs.DeviceMemoryError:
+                    is_done = False
+            assert (left, array.tolist()) == (left, [2 if is_done else 0] * length)
+        if made <= left:
+            break
 
 
 def test_an_interrupted_synchronize_keeps_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
