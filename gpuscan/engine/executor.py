@@ -92,6 +92,9 @@ class Executor:
                 buffers = None
                 # Buffers are needed to read results, or a report that may tell of a failure.
                 if shared_buffers.has_host_arrays or self.needs_report(self._plan_of(job, part)):
+                    if not waits and context.run_log.validation_flags:
+                        # Before the call writes anything: the errors may be of earlier calls.
+                        context.check()
                     waits = True
                     # A later part may be larger: the slabs at the ends of rows are narrow.
                     largest = part if largest is None or part.length > largest.length else largest

@@ -11,6 +11,7 @@ import pytest
 import gpuscan as gs
 from tests.harness.builds import assert_launches, count_reads, count_waits
 from tests.harness.calls import FIRST, Counted
+from tests.harness.devices import as_gpu
 from tests.oracle import assert_same, numbers
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
@@ -353,3 +354,20 @@ def test_a_call_raises_earlier_errors_before_it_writes(device: gs.Device) -> Non
     with pytest.raises(IndexError, match="index 400"):
         write()
     assert array[0].item() == written > 1
+
+
+def test_a_call_that_waits_raises_earlier_errors_before_it_writes(device: gs.Device) -> None:
+    device = as_gpu(device)
+    values = np.arange(50_000, dtype=np.int32)
+    array, other = device.asarray(values), device.asarray(values)
+    other[device.asarray(np.array([50_000], np.int32))] = 1
+    wanted = np.cumsum(values, dtype=np.int32)
+    try:
+        gs.scan(array, "add", out=array)
+    except IndexError:
+        # The call waits for the report of its first run.
+        wanted = values
+    else:
+        with pytest.raises(IndexError, match="index 50000"):
+            device.synchronize()
+    assert_same(array.numpy(), wanted)
