@@ -111,8 +111,10 @@ def flip_view(view: StridedView, axis: int) -> StridedView:
 
 def copy_view(view: StridedView, shape: tuple[int, ...], dtype: object) -> DeviceArray:
     """Return the view's elements as a new array of this shape and dtype."""
-    result = empty(view.array._context, shape, dtype)
-    copy_elements(view, result)
+    context = view.array._context
+    result = empty(context, shape, dtype)
+    with context.errors:
+        copy_elements(view, result)
     return result
 
 
@@ -154,10 +156,7 @@ def transpose_elements(array: DeviceArray, rows: int, columns: int, element_byte
 
 def contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array itself if its elements are neighbours in C order, else a copy in which they are."""
-    if array.is_contiguous:
-        return array
-    with array._context.errors:
-        return duplicate(array)
+    return array if array.is_contiguous else duplicate(array)
 
 
 def write_elements(source: DeviceArray, result: DeviceArray) -> None:

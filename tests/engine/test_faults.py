@@ -125,6 +125,42 @@ def test_a_call_that_is_done_raises_nothing(own_device: gs.Device, monkeypatch: 
             break
 
 
+def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail each buffer in turn, of calls that copy elements."""
+    device, gpu = own_device, own_device.wgpu_device
+    array = device.asarray(np.arange(300, dtype=np.int16).reshape(20, 15))
+    calls: list[Callable[[], Any]] = [
+        lambda: np.repeat(array, 3, axis=1),
+        lambda: array.T.reshape(-1),
+        lambda: np.roll(array, 2, axis=1),
+        lambda: np.tile(array, 2),
+        lambda: gs.sort(array[:, ::-2], axis=0),
+    ]
+    for number, call in enumerate(calls):
+        for left in itertools.count():
+            device.memory_cleanup()
+            made = 0
+
+            def count(create: Callable[..., Any], left: int = left) -> Callable[..., Any]:
+                def full(**options: Any) -> Any:
+                    nonlocal made
+                    made += 1
+                    if made > left:
+                        raise wgpu.GPUOutOfMemoryError("no room")
+                    return create(**options)
+
+                return full
+
+            with monkeypatch.context() as patched:
+                for name in ("create_buffer", "create_buffer_with_data"):
+                    patched.setattr(gpu, name, count(getattr(gpu, name)))
+                with suppress(gs.DeviceMemoryError):
+                    call()
+            assert (number, left, device.memory_usage().allocations) == (number, left, 1)
+            if made <= left:
+                break
+
+
 def test_an_interrupted_synchronize_keeps_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_submit(own_device, monkeypatch, failing(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
