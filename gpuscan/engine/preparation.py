@@ -75,7 +75,7 @@ def check_fixed_floats(context: DeviceContext) -> None:
     """
     with context.lock:
         if context.wrong_floats is None:
-            with context.pause_recording():
+            with context.errors, context.pause_recording():
                 context.wrong_floats = _wrong_floats(context)
         if context.wrong_floats:
             raise UnsupportedDtypeError(
