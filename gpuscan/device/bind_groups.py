@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.steps import Binding
 
 if TYPE_CHECKING:
@@ -135,11 +136,15 @@ class BindGroups:
 
         A finaliser calls this at any point of any thread. If the lock is taken, its holder drops the groups.
         """
-        while self._dropped and self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
+        if not self._dropped:
+            return
+        # Ctrl-C after the lock is taken would leave it locked.
+        with defer_interrupts():
+            while self._dropped and self._lock.acquire(blocking=False):
+                try:
+                    self._collect()
+                finally:
+                    self._lock.release()
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
+import threading
 import weakref
 from pathlib import Path
 from types import FrameType
@@ -156,6 +158,35 @@ def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.Mon
     assert [type(error) for error in interrupted] == [KeyboardInterrupt]
     record_and_submit(gpu, plan, source, other)
     assert count_bind_groups(device) == before
+
+
+def test_ctrl_c_as_bind_groups_are_dropped(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that calls go on if Ctrl-C arrives as the groups of a collected buffer are dropped."""
+    device = own_device
+    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    plan = device.plan(1000, np.uint32, strategy="fallback")
+    source, target, other = (gpu.create_buffer(size=4000, usage=usage) for _ in range(3))
+    for _ in range(2 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
+        record_and_submit(gpu, plan, source, target)
+    interrupted: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: interrupted.append(unraisable.exc_value))
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        is_taken = event == "c_return" and getattr(argument, "__name__", "") == "acquire"
+        if is_taken and frame.f_code.co_filename == bind_groups.__file__:
+            signal.raise_signal(signal.SIGINT)
+
+    profiler = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        del target
+    finally:
+        sys.setprofile(profiler)
+    assert [type(error) for error in interrupted] == [KeyboardInterrupt]
+    call = threading.Thread(target=record_and_submit, args=(gpu, plan, source, other), daemon=True)
+    call.start()
+    call.join(60)
+    assert not call.is_alive()
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
