@@ -31,15 +31,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.errors import AdapterNotFoundError
-from gpuscan.planning.strategies import environment
 
 if TYPE_CHECKING:
     import wgpu
 
 
 BACKEND_VARIABLE = "GPUSCAN_BACKEND"
-# The key of the variable in `environment`.
-_BACKEND_KEY: object = os.environ.encodekey(BACKEND_VARIABLE)
 # True in a web page, where Python cannot start threads or other processes.
 IN_BROWSER = sys.platform == "emscripten"
 # The module of WebGPU in a web page.
@@ -54,7 +51,7 @@ def webgpu() -> ModuleType:
     Raises:
         AdapterNotFoundError: $GPUSCAN_BACKEND names no implementation, or one that is not installed.
     """
-    return _load(os.environ.get(BACKEND_VARIABLE, "").strip() if _BACKEND_KEY in environment else "")
+    return _load(os.environ.get(BACKEND_VARIABLE, "").strip())
 
 
 @cache

@@ -229,8 +229,8 @@ def test_wrong_offsets_of_no_elements(device: gs.Device, shape: tuple[int, ...])
 def test_offsets_that_nobody_has_read_yet_cost_nothing(device: gs.Device) -> None:
     """Assert that a call of another length takes about as many Python calls, whether many calls before are unread."""
     x, counts = device.asarray(np.ones(2000, np.float32)), []
-    for length in range(1100, 1140):
+    for length in range(1100, 1200):
         offsets = device.asarray(np.array([0, 10, length], np.uint32))
         counts.append(Counted().of(lambda n=length, cut=offsets: gs.scan(x[:n], segments=cut)))  # type: ignore[misc]
-    # Some calls also submit what was deferred. Each of 20 unread offsets would take a Python call more.
-    assert min(counts[-10:]) < min(counts[10:20]) + 10
+    # Some calls also submit what was deferred. Each of 80 unread offsets would take a Python call more.
+    assert min(counts[-10:]) < min(counts[10:20]) + 40
