@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -160,4 +161,6 @@ class BindGroups:
 def _tidy(groups: weakref.ref[BindGroups], _: weakref.ref[wgpu.GPUBuffer]) -> None:
     alive = groups()
     if alive is not None:
-        alive.tidy()
+        # In a thread that ends with Python, the groups are dropped by a call of another thread.
+        with suppress(SystemExit):
+            alive.tidy()
