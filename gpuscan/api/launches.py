@@ -241,7 +241,7 @@ class CallKey:
         return part
 
     def _of_operator(self, operator: Operator, floats: list[Any] | None = None) -> Hashable:
-        # Named operators never change; what others close over may. Those that a caller makes again are equal.
+        # Named operators never change; what others close over may. Operators of equal functions are equal.
         function = operator.function
         own = None if operator.kinds is not None or function is None else function_key(function, floats=floats)
         if own is None and function is not None:

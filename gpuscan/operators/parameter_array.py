@@ -266,7 +266,7 @@ def arrays_hold(predicate: Callable[..., object], *arrays: HostArray) -> bool:
 
 
 def extremes_of(array: HostArray) -> tuple[Any, Any]:
-    """Return the least and the greatest number of an array that is not empty. Those of parameters stay unknown."""
+    """Return the least and the greatest number of an array that is not empty. Parameters stay unknown."""
     if not isinstance(array, ParameterArray):
         return array.min(), array.max()
     least, greatest = [_parameter_of(derive(function, array._expression)) for function in (_least, _greatest)]

@@ -80,9 +80,8 @@ def end_with_rows(tile: TileShape, spec: ScanSpec) -> TileShape:
 def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     """Return the tile for the canonical order. All tiles of a power of two of elements have this order.
 
-    Long chunks have fewer totals, so that these are joined in fewer levels. CPU adapters take chunks as short as
-    possible if the functions take long to compile: lavapipe takes 3.7 instead of 9.2 s to compile a loop in chunks of 1
-    instead of 4.
+    An invocation takes several chunks, so that fewer invocations wait for each other. On CPU adapters it takes one if
+    the functions take long to compile.
     """
     is_cpu = capabilities.adapter_type == "CPU"
     workgroup, longest = (HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK) if is_cpu else (HALVES_WORKGROUP, HALVES_CHUNK)

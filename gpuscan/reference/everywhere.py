@@ -42,7 +42,8 @@ def scan_span(join: Joiner, items: Items, fold: Items | None) -> tuple[Items, It
     """
     count, unit = len(items[0]), CANONICAL_CHUNK * CANONICAL_GROUP
     groups = 1 << max(0, -(-count // unit) - 1).bit_length()
-    padded = _in_shape(pad_items(items, groups * unit), groups, CANONICAL_GROUP, CANONICAL_CHUNK)
+    shape = groups, CANONICAL_GROUP, CANONICAL_CHUNK
+    padded = tuple(array.reshape(*shape, *array.shape[1:]) for array in pad_items(items, groups * unit))
     columns = [tuple(array[:, :, position] for array in padded) for position in range(CANONICAL_CHUNK)]
     scanned = list(accumulate(columns, join))
     # What is before each chunk in its group, and before each group. The first chunk of a group has only the latter.
@@ -53,8 +54,7 @@ def scan_span(join: Joiner, items: Items, fold: Items | None) -> tuple[Items, It
     leads = _with_first(before, join(before, in_groups))
     if fold is None:
         leads = stack([first(in_groups, 1), rest(leads, 1)])
-    leads = _in_shape(leads, 1, groups * CANONICAL_GROUP)
-    own = [_in_shape(row, 1, groups * CANONICAL_GROUP) for row in scanned]
+    leads, *own = map(_as_one_group, (leads, *scanned))
     results = [join(leads, row) for row in own]
     if fold is None:  # there is nothing before the first chunk
         results = [_with_first(row, result) for row, result in zip(own, results, strict=True)]
@@ -91,10 +91,9 @@ def lead_halves(join: Joiner, totals: Items, lead: Items | None) -> tuple[Items,
     return leads, total
 
 
-def _in_shape(items: Items, *shape: int) -> Items:
-    """Return the items with these axes. Their elements keep their axes."""
-    axes = 2 if len(shape) == 2 else 1
-    return tuple(array.reshape(*shape, *array.shape[axes:]) for array in items)
+def _as_one_group(items: Items) -> Items:
+    """Return the items of several groups as the items of a single one."""
+    return tuple(array.reshape(1, -1, *array.shape[2:]) for array in items)
 
 
 def _with_first(items: Items, others: Items) -> Items:

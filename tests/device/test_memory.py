@@ -128,6 +128,13 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
     assert count_bind_groups(device) == 0
 
 
+def collect_unraisable(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that takes the errors that Python ignores from now on."""
+    errors: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: errors.append(unraisable.exc_value))
+    return errors
+
+
 def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a group is dropped with its buffer if Ctrl-C arrives as the buffer is collected.
 
@@ -142,8 +149,7 @@ def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.Mon
     before = count_bind_groups(device)
     record_and_submit(gpu, plan, source, target)
     assert count_bind_groups(device) == before + 1
-    interrupted: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: interrupted.append(unraisable.exc_value))
+    interrupted = collect_unraisable(monkeypatch)
 
     def interrupt(frame: FrameType, event: str, argument: object) -> None:
         if frame.f_code.co_filename == bind_groups.__file__:
@@ -168,8 +174,7 @@ def test_ctrl_c_as_bind_groups_are_dropped(own_device: gs.Device, monkeypatch: p
     source, target, other = (gpu.create_buffer(size=4000, usage=usage) for _ in range(3))
     for _ in range(2 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
         record_and_submit(gpu, plan, source, target)
-    interrupted: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: interrupted.append(unraisable.exc_value))
+    interrupted = collect_unraisable(monkeypatch)
 
     def interrupt(frame: FrameType, event: str, argument: object) -> None:
         is_taken = event == "c_return" and getattr(argument, "__name__", "") == "acquire"
