@@ -1,7 +1,7 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row
     begins, and their head flags. `knows_row_index` is as for `find_heads`. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask, load_sources with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_offsets, find_ends with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_indices, find_rows, row_at, head_at, find_offsets, find_ends with context %}
 {% macro chunk_items(knows_row_index=false) %}
 {% set named = spec.initial or spec.compacts %}
 {{ find_heads(knows_row_index) -}}
@@ -22,10 +22,11 @@
 {{ load_mask(first) if spec.compacts else load_elements(first) if named else load_sources(first) -}}
 {% endif %}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
+{{ find_rows() -}}
 {# Selected, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
-    let seeded{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
+    let seeded{{ position }} = combine(seed({{ row_at(position) }}), e{{ position }});
     e{{ position }} = {{ text.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
 {% elif spec.initial and kernel.heads_begin_chunks %}

@@ -2,7 +2,7 @@
     its total alone. Once the state before the chunk is known, the loop's own step takes it from element to element. So
     no element is combined twice, and an invocation keeps the sources, which are often fewer words than their maps. -#}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, head_at, find_offsets with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_rows, row_at, head_at, find_offsets with context %}
 {% set value = "lead.value" if kernel.segmented else "lead" %}
 {% set heads_within = kernel.segmented and not kernel.heads_begin_chunks %}
 {% macro first_map(x) -%}
@@ -27,6 +27,7 @@ fn load_sources(index: u32) -> Sources {
 fn compose_chunk(index: u32, sources: Sources) -> Item {
 {% if heads_within %}
 {{ find_heads() -}}
+{{ find_rows() -}}
 {% endif %}
 {% for position in range(kernel.tile.chunk) %}
     let x{{ position }} = sources[{{ position }}];
@@ -36,7 +37,7 @@ fn compose_chunk(index: u32, sources: Sources) -> Item {
     var head = 0u;
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
-    let seed{{ position }} = seed(row_of(index + {{ position }}u));
+    let seed{{ position }} = seed({{ row_at(position) }});
 {% if position %}
     let before{{ position }} = {{ text.pick_element("head%d" % position, "seed%d" % position, "map") }};
     map = {{ extend_map("before%d" % position, "x%d" % position) }};
@@ -64,6 +65,7 @@ fn compose_chunk(index: u32, sources: Sources) -> Item {
 fn take_steps(index: u32, lead: Item, sources: Sources) -> Results {
 {% if heads_within %}
 {{ find_heads() -}}
+{{ find_rows() -}}
 {% endif %}
     var now = loop_state({{ value }});
 {% if not heads_within %}
@@ -75,7 +77,7 @@ fn take_steps(index: u32, lead: Item, sources: Sources) -> Results {
     let x{{ position }} = sources[{{ position }}];
 {% if heads_within %}
     let head{{ position }} = {{ head_at(position) }};
-    let start{{ position }} = loop_state(seed(row_of(index + {{ position }}u)));
+    let start{{ position }} = loop_state(seed({{ row_at(position) }}));
     now = {{ text.pick_state("head%d" % position, "start%d" % position, "now") }};
 {% endif %}
 {% if spec.exclusive %}

@@ -1,6 +1,6 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
-{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_offsets, find_ends with context %}
+{% from "scan/chunk_places.wgsl" import rows_within, find_heads, find_rows, row_at, head_after, head_at, end_at, find_offsets, find_ends with context %}
 {% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.stores_one_total %}
 // Return the item at an index in a chunk.
@@ -21,12 +21,14 @@ fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
 fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk" }}) {
 {% endif %}
 {{ find_heads() if needs_heads -}}
+{% set needs_rows = spec.has_tail_values or (spec.exclusive and not text.packs_heads) or (spec.keep_last_only and not spec.reduces_segments) %}
+{{ find_rows() if needs_heads and needs_rows -}}
 {{ find_offsets() if spec.neighbour_field or kernel.reads_backwards -}}
 {% if spec.neighbour_field %}
 {{ find_ends() -}}
 {% for position in range(kernel.tile.chunk) %}
 {% if spec.has_tail_values %}
-    let tail{{ position }} = tail(row_of(index + {{ position }}u));
+    let tail{{ position }} = tail({{ row_at(position) }});
 {% else %}
     let tail{{ position }} = {{ text.type_of(spec.neighbour_field) }}();
 {% endif %}
@@ -50,7 +52,7 @@ fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk
 {% elif spec.exclusive %}
     var e{{ position }} = {{ item }};
     if ({{ head_at(position) }}) {
-        e{{ position }} = seed(row_of(index + {{ position }}u));
+        e{{ position }} = seed({{ row_at(position) }});
     }
     let r{{ position }} = {{ text.map_result("e%d" % position, position) }};
 {% else %}
@@ -81,7 +83,7 @@ fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk
 {% for position in range(kernel.tile.chunk - 1 if kernel.heads_begin_chunks else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && {{ end_at(position, "next%d" % position) }})) {
-        store_result(row_of(index + {{ position }}u), {{ last_result(position) }});
+        store_result({{ row_at(position) }}, {{ last_result(position) }});
     }
 {% endfor %}
 {% elif kernel.single_elements %}
