@@ -358,6 +358,12 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
     while chunks[-1] * 2 * words <= most_words and (not width or chunks[-1] * 2 * accessed <= chunk_bytes):
         chunks.append(chunks[-1] * 2)
     chunks = [chunk for chunk in chunks if length % chunk == 0]
+    # With short chunks, lanes combine most elements. If that takes long, tiles that rows share are faster. H200, us in
+    # tiles that end where rows do and in shared ones, rows of 407 and 1,022: logaddexp of 2^25 elements 305 and 183, 232
+    # and 185; loops of 2^23 steps with a maximum 540 and 174, 302 and 174; affine ones 107 and 61, 59 and 63.
+    takes_long = spec.combine.long or is_medium(spec.combine, h)
+    if width and takes_long and chunks[-1] * accessed < ACCESS_BYTES:
+        return None
     once = spec.combine.long or spec.steps is not None
     # Long operators take tiles that rows share rather than short chunks. H100, logaddexp in rows of 1,472: 549, 819 us.
     long_chunks = [chunk for chunk in chunks if chunk * accessed > ACCESS_BYTES]
