@@ -208,9 +208,14 @@ def largest_chunk_bytes(spec: ScanSpec, h: Heuristics) -> int:
     return h.medium_chunk_bytes if is_medium(spec.combine, h) else ACCESS_BYTES
 
 
+def is_brief(operator: Code, h: Heuristics) -> bool:
+    """Return True if the operator takes so few steps that memory bounds a scan."""
+    return not operator.long and operator.characters <= h.max_brief_characters
+
+
 def is_medium(operator: Code, h: Heuristics) -> bool:
     """Return True if the operator is neither brief nor long."""
-    return not operator.long and operator.characters > h.max_brief_characters
+    return not operator.long and not is_brief(operator, h)
 
 
 def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
@@ -359,10 +364,9 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
         chunks.append(chunks[-1] * 2)
     chunks = [chunk for chunk in chunks if length % chunk == 0]
     # With short chunks, lanes combine most elements. If that takes long, tiles that rows share are faster. H200, us in
-    # tiles that end where rows do and in shared ones, rows of 407 and 1,022: logaddexp of 2^25 elements 305 and 183, 232
-    # and 185; loops of 2^23 steps with a maximum 540 and 174, 302 and 174; affine ones 107 and 61, 59 and 63.
-    takes_long = spec.combine.long or is_medium(spec.combine, h)
-    if width and takes_long and chunks[-1] * accessed < ACCESS_BYTES:
+    # tiles that end where rows do and in shared ones, rows of 407 and 1,022: logaddexp of 2^25 elements 305 and 183,
+    # 232 and 185; loops of 2^23 steps with a maximum 540 and 174, 302 and 174; affine ones 107 and 61, 59 and 63.
+    if width and not is_brief(spec.combine, h) and chunks[-1] * accessed < ACCESS_BYTES:
         return None
     once = spec.combine.long or spec.steps is not None
     # Long operators take tiles that rows share rather than short chunks. H100, logaddexp in rows of 1,472: 549, 819 us.
@@ -371,7 +375,7 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
         TileShape(size, width, steps, chunk, per_row=True, single_lead=width > 0 and chunk > 1 and once)
         for size in sizes
         for chunk in ((long_chunks or chunks[-1:]) if width else chunks)
-        for steps in (h.steps if width else (1,))
+        for steps in (h.row_steps if width else (1,))
         if steps <= steps_that_fit(spec, h, chunk, recomputes_scan(spec, capabilities))
     ]
     return best_row_tile(spec, h, shapes, is_cpu)
@@ -382,7 +386,8 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
     length, words = spec.row_length, spec.element.words
     tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
     use = {shape: length / (tiles[shape] * shape.tile_size) for shape in shapes}
-    shapes = [shape for shape in shapes if tiles[shape] <= shape.block and use[shape] >= h.min_row_use]
+    least = h.min_row_use if is_cpu or is_brief(spec.combine, h) else h.min_long_row_use
+    shapes = [shape for shape in shapes if tiles[shape] <= shape.block and use[shape] >= least]
     if is_cpu:
         few = {True: h.min_lone_row_chunk_words, False: h.min_row_chunk_words}
         shapes = [shape for shape in shapes if shape.chunk * words >= few[tiles[shape] == 1]]
@@ -396,11 +401,12 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
     shapes = many or [min(shapes, key=lambda shape: shape.tile_size)]
     best = max(use[shape] for shape in shapes)
     full = [shape for shape in shapes if use[shape] >= h.row_use_tolerance * best]
+    kept_words = words + (spec.neighbour_field.words if spec.neighbour_field else 0)
 
     def preference(shape: TileShape) -> tuple[float, ...]:
         lone = tiles[shape] == 1
-        # H200, gradients of maxima, 3 words, in rows of 2048: 83 us in 256 x 2 chunks, 88 in 512 x 1, 112 in 128 x 4.
-        flat = -max(shape.steps, 2) if words == 3 else 0
+        most_steps = h.single_word_row_steps if kept_words == 1 else h.single_row_steps // shape.chunk
+        flat = shape.steps if shape.steps <= max(most_steps, h.few_row_steps) else -shape.steps
         return lone, use[shape] if lone else 0, shape.tile_size, shape.chunk, flat
 
     return max(full, key=preference)
