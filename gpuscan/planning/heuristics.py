@@ -266,8 +266,12 @@ class Heuristics:
     # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile: int = 2048
     min_lone_row_tile: int = 256
+    # The same where shared tiles cost more: an invocation keeps more than a word of an element, or each row is read
+    # backwards. H200, 2^24 elements in rows of 150, in shared tiles and in tiles of 192: gradients of recurrences 204
+    # and 113 us, int64 101 and 78, reversed sums of float32 115 and 89; but sums of float32 56 and 76.
+    min_lone_wide_row_tile: int = 128
     # The numbers of steps of such tiles, so that some tile fits each row. H200, 2^24 elements: recurrences in rows of
-    # 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that rows share; gradients in rows of 561 take 117 us in
+    # 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that rows share; gradients in rows of 561 take 130 us in
     # 128 x 5 chunks of one, 200 in shared tiles.
     row_steps: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12)
     # The most steps that are better than fewer: of elements of one word, and of others in chunks of one and in longer

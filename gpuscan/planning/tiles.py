@@ -384,6 +384,7 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
 def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu: bool) -> TileShape | None:
     """Return the best of these shapes for tiles that end where rows do, or None if none is full enough."""
     length, words = spec.row_length, spec.element.words
+    kept_words = words + (spec.neighbour_field.words if spec.neighbour_field else 0)
     tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
     use = {shape: length / (tiles[shape] * shape.tile_size) for shape in shapes}
     least = h.min_row_use if is_cpu or is_brief(spec.combine, h) else h.min_long_row_use
@@ -394,6 +395,8 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
         return max(shapes, key=lambda shape: (tiles[shape] == 1, shape.chunk, use[shape]), default=None)
     if shapes and shapes[0].subgroup_size:
         small = {True: h.min_lone_row_tile, False: h.min_row_tile}
+        if kept_words > 1 or spec.reverse:
+            small[True] = h.min_lone_wide_row_tile
         shapes = [shape for shape in shapes if shape.tile_size >= small[tiles[shape] == 1]]
     if not shapes:
         return None
@@ -401,7 +404,6 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
     shapes = many or [min(shapes, key=lambda shape: shape.tile_size)]
     best = max(use[shape] for shape in shapes)
     full = [shape for shape in shapes if use[shape] >= h.row_use_tolerance * best]
-    kept_words = words + (spec.neighbour_field.words if spec.neighbour_field else 0)
 
     def preference(shape: TileShape) -> tuple[float, ...]:
         lone = tiles[shape] == 1
