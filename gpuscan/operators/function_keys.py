@@ -7,11 +7,13 @@ import math
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from struct import calcsize
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     ModuleType,
@@ -74,12 +76,20 @@ _NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
     "__orig_bases__",
     "__static_attributes__",
 }
-# What a class has that no call of its objects computes with: what makes, shows and changes them.
-_NOT_CALLED = frozenset(
-    {*vars(_Plain), "__init__", "__post_init__", "__repr__", "__setattr__", "__delattr__", "__replace__"}
-    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__orig_bases__"}
+# What a class has that no function computes with.
+_NOT_READ = frozenset(
+    {*vars(_Plain), "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__orig_bases__"}
     | {"__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__match_args__", "__static_attributes__"}
 )
+# What no call of its objects computes with, either: what makes, shows and changes them.
+_NOT_CALLED = _NOT_READ | frozenset(
+    {"__init__", "__post_init__", "__repr__", "__setattr__", "__delattr__", "__replace__"}
+    | {"__getstate__", "__setstate__"}
+)
+# The flag of a class that is not a part of Python.
+_MADE = 1 << 9
+# What a class has for a method, by its type: the attribute with the function.
+_WRAPPED = {staticmethod: "__func__", classmethod: "__func__", property: "fget"}
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
 # Methods that dataclasses write, which ask only for the class of the object.
@@ -154,7 +164,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
     leaves = iter(parameters.leaves[first:])
 
     def replacement(value: Any) -> Any:
-        value_type = type(value)
+        value_type: Any = type(value)
         if is_replaced(value):
             leaf = next(leaves)
             return Parameter(leaf) if type(leaf) is Expression else leaf
@@ -179,7 +189,12 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             return value_type._make(map(replacement, value))
         if is_plain(value):
             copied = SimpleNamespace() if value_type is SimpleNamespace else object.__new__(value_type)
-            vars(copied).update(replacement(vars(value)))
+            slots = _slots_of(value_type) or ()
+            attributes = replacement(_attributes_of(value, slots))
+            for name in attributes.keys() & slots:
+                object.__setattr__(copied, name, attributes.pop(name))
+            if attributes:
+                vars(copied).update(attributes)
             return copied
         if value_type is partial:
             function, arguments = replacement(value.func), map(replacement, value.args)
@@ -199,6 +214,8 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
         named = dict(zip(found, map(replacement, found.values()), strict=True))
         made = FunctionType(given.__code__, {**given.__globals__, **named}, given.__name__, defaults, cells)
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
+        if given.__dict__:
+            vars(made).update(replacement(_attributes_of_function(given)))
         return made
 
     return Switch(function, replacement(function), parameters)
@@ -228,11 +245,41 @@ def is_plain(value: object) -> bool:
 
     Other objects may keep something that no attribute shows.
     """
-    value_type = type(value)
-    if value_type is SimpleNamespace:
-        return True
-    has_attributes = value_type.__basicsize__ == _Plain.__basicsize__ and hasattr(value, "__dict__")
-    return has_attributes and {type} == set(map(type, value_type.__mro__[:-1]))
+    value_type: Any = type(value)
+    return value_type is SimpleNamespace or _slots_of(value_type) is not None
+
+
+@lru_cache(maxsize=512)
+def _slots_of(value_type: type) -> tuple[str, ...] | None:
+    """Return the names of the slots of a class that the user has written in Python; None for other classes."""
+    slots = [
+        name
+        for each in value_type.__mro__
+        if "__slots__" in vars(each) and not _is_of_fixed(each.__module__)
+        for name, member in vars(each).items()
+        if isinstance(member, MemberDescriptorType)
+    ]
+    # Where an object keeps nothing else, its memory has a pointer for each slot, and for the dict and the references to
+    # the object, unless Python keeps these before the object.
+    pointers = len(slots) + (value_type.__dictoffset__ > 0) + (value_type.__weakrefoffset__ > 0)
+    is_python = value_type.__basicsize__ == object.__basicsize__ + pointers * calcsize("P")
+    return tuple(slots) if is_python and _are_classes(value_type.__mro__[:-1]) else None
+
+
+def _are_classes(classes: Sequence[type]) -> bool:
+    """Return True for classes, of which there are some, that are made while Python runs, without metaclasses."""
+    return {(type, True)} == {(type(each), bool(each.__flags__ & _MADE)) for each in classes}
+
+
+def _attributes_of(value: object, slots: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of an object that has these slots, by their names."""
+    named = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return named | vars(value) if hasattr(value, "__dict__") else named
+
+
+def _attributes_of_function(function: FunctionType) -> dict[str, Any]:
+    """Return the attributes that functions may read of a function, by its name. gpuscan's functions do not do so."""
+    return {} if _is_of_fixed(function.__globals__.get("__name__")) else vars(function)
 
 
 def _is_named_tuple(value_type: Any) -> bool:
@@ -302,13 +349,13 @@ class _Keys:
             return value  # type: ignore[no-any-return]
         if isinstance(value, type) and _is_of_fixed(value.__module__):
             return value
-        if isinstance(value, type) and _is_named_tuple(value):
-            return self._of_tuple_class(value, within)
+        if isinstance(value, type):
+            return self._of_class(value, within)
         # A method of an object has that object as its __self__, a function its module or class.
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
             return value
         if _is_named_tuple(value_type):
-            return self._of_tuple_class(value_type, within), *self._of_all(value, within)
+            return self._of_class(value_type, within), *self._of_all(value, within)
         if value_type is MethodType:
             return MethodType, self.of(value.__func__, within), self.of(value.__self__, within)
         return self._of_object(value, within)
@@ -324,6 +371,8 @@ class _Keys:
             ):
                 floats.append(value)
                 keys.append((Parameter, value_type))
+            elif value_type is FunctionType:
+                keys.append(self._of_function(value, within))
             else:
                 keys.append(self.of(value, within))
         return keys
@@ -356,43 +405,49 @@ class _Keys:
 
     def _of_object(self, value: Any, within: tuple[object, ...]) -> Hashable:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
-        if not is_plain(value):
+        value_type: Any = type(value)
+        slots = _slots_of(value_type)
+        if slots is None:
+            raise _UnknownError
+        attributes = _attributes_of(value, slots) if slots else vars(value)
+        inner = self._inside(value, within, len(attributes))
+        if inner is None:
+            return "recursive", within.index(id(value))
+        if self.replaces and hasattr(value, "__del__"):
+            raise _NeedsFloatsError  # it would be called for the copy
+        keys = *attributes, *self._of_all(attributes.values(), inner)
+        return keys, self._of_members(value_type.__mro__[:-1], _NOT_CALLED, inner)
+
+    def _of_class(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of a class that the user has written in Python, of which a function reads attributes."""
+        if _is_named_tuple(value):
+            defaults = value.__new__.__defaults__ or ()
+            return value, self._of_members((value,), _NAMED_TUPLE.union(value._fields), within, defaults)
+        if not _are_classes(value.__mro__[:-1]):
             raise _UnknownError
         inner = self._inside(value, within, len(vars(value)))
         if inner is None:
             return "recursive", within.index(id(value))
-        classes = type(value).__mro__[:-1]
-        if self.replaces and hasattr(value, "__del__"):
-            raise _NeedsFloatsError  # it would be called for the copy
-        keys: list[Hashable] = [*vars(value), *self._of_all(vars(value).values(), inner)]
+        return type, self._of_members(value.__mro__[:-1], _NOT_READ, inner)
+
+    def _of_members(
+        self, classes: Sequence[type], left_out: frozenset[str], within: tuple[object, ...], others: Sequence[Any] = ()
+    ) -> Hashable:
+        """Return the key of what classes have under all names but some, and of other values that stay as they are."""
+        names: list[Hashable] = []
+        values = [*others]
+        for each in classes:
+            names.append(each.__name__)
+            for name, member in vars(each).items():
+                kind = type(member)
+                if name not in left_out and kind is not MemberDescriptorType:
+                    names.append((name, kind))
+                    values.append(getattr(member, _WRAPPED[kind]) if kind in _WRAPPED else member)
         # Methods stay as they are.
         floats, self.floats = self.floats, None
-        for each in classes:
-            keys.append(each.__name__)
-            for name, member in vars(each).items():
-                if name not in _NOT_CALLED:
-                    keys.append((name, self._of_member(member, inner)))
+        keys = self._of_all(values, within)
         self.floats = floats
-        return tuple(keys)
-
-    def _of_member(self, member: Any, within: tuple[object, ...]) -> Hashable:
-        """Return the key of what a class has under a name."""
-        if isinstance(member, (staticmethod, classmethod)):
-            return type(member), self.of(member.__func__, within)
-        if isinstance(member, property):
-            return property, self.of(member.fget, within)
-        return self.of(member, within)
-
-    def _of_tuple_class(self, value: Any, within: tuple[object, ...]) -> Hashable:
-        """Return the key of a class of named tuples, with the keys of what the user has added to it."""
-        floats, self.floats = self.floats, None
-        keys: list[Hashable] = [value, self.of(value.__new__.__defaults__, within)]
-        for name, member in vars(value).items():
-            if name in _NAMED_TUPLE or name in value._fields:
-                continue
-            keys.append((name, self._of_member(member, within)))
-        self.floats = floats
-        return tuple(keys)
+        return *names, *keys
 
     def _of_function(self, function: FunctionType, within: tuple[object, ...]) -> Hashable:
         if never_changes(function):
@@ -408,8 +463,7 @@ class _Keys:
                 raise _NeedsFloatsError
             return "recursive", within.index(function)
         names = _names_of(code)
-        # The attributes of a function may be read by its name. gpuscan's functions do not do so.
-        if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
+        if names is None:
             raise _UnknownError
         inner = (*within, function)
         defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
@@ -421,7 +475,9 @@ class _Keys:
             except ValueError:  # nothing has been assigned yet
                 raise _UnknownError from None
         values += named.values()
-        keys = self._of_all(values, inner) if values else ()
+        keys = self._of_all(values, inner) if values else []
+        if function.__dict__:
+            keys.append(self._of_container(_attributes_of_function(function), inner))
         return code, len(defaults), tuple(by_name), tuple(named), *keys
 
 
