@@ -95,7 +95,7 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
     part: object
     for part in index if isinstance(index, tuple) else (index,):
         part_type = type(part)
-        given: Any = as_array(part) if part_type is list else part
+        given: Any = as_array(part) if part_type is list or part_type is range else part
         if type(given) is np.ndarray and given.size and given.ndim and given.dtype.kind in "iu":
             parts.append(given.shape)
             indices.append(given)
@@ -195,12 +195,16 @@ def _view_at_indices(array: Array, index: UploadedIndex) -> IndexedArray:
 @launchable
 def _take_item(array: Array, index: object) -> Array:
     parts = parts_of(index, array.shape)
+    if _is_whole_mask(parts) and isinstance(parts[0], Array):
+        return _take_mask(array, parts[0])
+    return Array._of(array.device, take(_index_array(array, parts)[0]))
+
+
+def _is_whole_mask(parts: Sequence[Any]) -> bool:
+    """Return True for a mask of the first axes alone, with all elements of the other axes."""
     mask, *rest = parts
     # Slices compare with anything but arrays.
-    alone = is_mask(mask) and all(isinstance(part, slice) and part == slice(None) for part in rest)
-    if alone and isinstance(mask, Array) and mask.shape:
-        return _take_mask(array, mask)
-    return Array._of(array.device, take(_index_array(array, parts)[0]))
+    return is_mask(mask) and bool(mask.shape) and all(isinstance(each, slice) and each == slice(None) for each in rest)
 
 
 def put_item(array: Array, index: object, value: ArrayLike) -> None:
@@ -216,10 +220,11 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         return
     parts = parts_of(index, array.shape)
     is_number = is_number_parameter(value) or not np.shape(value)
-    if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and is_number:
+    if _is_whole_mask(parts) and is_number:
         # One number for all, so it does not matter how many elements there are.
-        target, number = _bits_of(array), _bits_of(_one(array, value))
-        map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
+        target, number, mask = _bits_of(array), _bits_of(_one(array, value)), parts[0]
+        mask = mask.reshape((*mask.shape, *(1 for _ in parts[1:])))
+        map_arrays(lambda mask, new, old: np.where(mask, new, old), mask, number, target, out=target)
         return
     indexed, unique = _index_array(array, parts)
     values = array._values_for(value, indexed.shape)

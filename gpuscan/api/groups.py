@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
+from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
+from gpuscan.api.outputs import execute, is_on_device, write_to_device, write_to_numpy
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.array_indices import number_labels as check_on_device
@@ -244,7 +244,6 @@ def execute_reduction(
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert device is not None
-            uploaded = [new_array(device, result) for result in results]
-            return uploaded if outputs is None else _write_on_device(uploaded, outputs)
+            return write_to_device(device, results, None if outputs is None else arrays_on_device(outputs))
         return write_to_numpy(results, outputs)
     return _run_on_device(device, on_device, partial(reduce_groups, device._executor, problem, labels, groups), outputs)

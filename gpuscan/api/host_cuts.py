@@ -73,7 +73,7 @@ def upload_reduction_cuts(given: Arguments) -> Arguments | None:
 
 def _in_numpy(cut: object) -> AnyArray | None:
     """Return labels, keys or offsets in NumPy; None if they are elsewhere, or if there are none."""
-    if type(cut) is list or type(cut) is tuple:
+    if isinstance(cut, (list, tuple, range)):
         try:
             cut = np.asarray(cut)
         except ValueError:

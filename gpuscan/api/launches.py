@@ -56,13 +56,13 @@ _MAX_LENGTH = 512
 _MAX_LEAVES = 1024
 # If two values of one of these types are equal, they mean the same to every function. The type is a part of the key,
 # since True is equal to 1.
-_PLAIN = frozenset({NoneType, bool, int, str, EllipsisType, NumpyFunction, np.ufunc})
+_PLAIN = frozenset({NoneType, bool, int, str, range, EllipsisType, NumpyFunction, np.ufunc})
 # The types of arguments that can hold several arrays.
 _BUNDLES = (tuple, list, dict)
 # The types of arguments in which `replace_leaves` finds others.
 _NESTED = (*_BUNDLES, slice)
 # The types of arguments that `upload` may take as arrays of NumPy.
-_IN_NUMPY = frozenset({np.ndarray, list, tuple})
+_IN_NUMPY = frozenset({np.ndarray, list, tuple, range})
 # The types of functions that may have floats of their own.
 _FUNCTIONS = (FunctionType, functools.partial, MethodType)
 

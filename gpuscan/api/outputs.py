@@ -10,12 +10,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, arrays_on_device
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
 from gpuscan.api.device_group import DeviceGroup
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.device_array import upload_array
 from gpuscan.device.strides import overlaps_itself
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, as_numpy_arrays, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
@@ -226,6 +228,17 @@ def reduce_rows(problem: Problem, device: OpenedDevice | DeviceGroup | None) -> 
 def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None) -> list[AnyArray]:
     """Write results of NumPy to the arrays of `out`, if it was passed, and return the arrays that have the results."""
     return copy_to_outputs(results, None if outputs is None else as_numpy_arrays(outputs))
+
+
+def write_to_device(device: OpenedDevice, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
+    """Return results of NumPy in arrays on the device, or in those of `out`.
+
+    They are copied there, since the program of the call keeps what is uploaded.
+    """
+    arrays = list(outputs or [new_array(device, None, result.shape, result.dtype) for result in results])
+    for array, result in zip(arrays, results, strict=True):
+        write_elements(upload_array(device._context, result.reshape(array.shape)), array)
+    return arrays
 
 
 def in_form_of(problem: Problem, x: object, results: Sequence[SomeArray | np.generic]) -> object:

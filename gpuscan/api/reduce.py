@@ -14,14 +14,11 @@ from gpuscan.api.device_group import DeviceGroup, first_device_of
 from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.outputs import check_out, is_on_device, reduce_rows
+from gpuscan.api.outputs import check_out, is_on_device, reduce_rows, write_to_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
-from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
-from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
 from gpuscan.problem.labels import category_count
@@ -211,7 +208,7 @@ def _results(
         device_outputs = None if outputs is None else arrays_on_device(outputs)
         if problem.empty:
             nothing = problem.with_leaves(tuple(np.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves))
-            return _on_device(device, reference.reduce_rows(seeds_on_host(nothing)), device_outputs)
+            return write_to_device(device, reference.reduce_rows(seeds_on_host(nothing)), device_outputs)
         rows = None
         if device_outputs is not None:
             shapes = [(*problem.results_shape, *field.shape) for field in fields]
@@ -223,10 +220,3 @@ def _results(
     for output, result in zip(targets, results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)
     return results
-
-
-def _on_device(device: Device, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
-    """Return results of no elements as arrays on the device, and write them to `outputs`."""
-    for output, result in zip(outputs or (), results, strict=outputs is not None):
-        write_elements(upload_array(device._context, result.reshape(output.shape)), output)
-    return [device.asarray(result) for result in results]

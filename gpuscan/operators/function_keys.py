@@ -44,7 +44,7 @@ from gpuscan.operators.parameters import (
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented))
+_NUMBERS = (bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented))
 # The type of the functions of NumPy that arrays answer.
 NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: torch is not imported here.

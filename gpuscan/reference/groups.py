@@ -76,7 +76,7 @@ def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
     for number, (array, f) in enumerate(zip(scanned, problem.destination.fields, strict=True)):
         result = np.empty((problem.rows, groups, *f.shape), f.scalar.dtype)
         if problem.fill is not None:
-            result[...] = problem.fill[number].reshape(problem.rows, 1, *f.shape)
+            result[...] = problem.fill[number][:, np.newaxis]
         full = ends > 0
         result[full] = array[np.nonzero(full)[0], ends[full] - 1]
         results.append(result)

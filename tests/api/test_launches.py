@@ -173,6 +173,12 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "difference of slices": lambda a: a.i[1:] - a.i[:-1],
     "sum of a row and a column": lambda a: a.rows + a.rows[:, 0][:, None],
     "map with an integer": lambda a: gs.map(lambda v, k=7: np.where(v > k, v, k), a.i),
+    "sums of nothing": lambda a: a.rows[:, :0].sum(axis=1),
+    "groups of nothing": lambda a: gs.reduce(a.rows[:, :0], axis=1, groups=a.labels[:0], num_groups=3),
+    "nothing into out": lambda a: gs.reduce(a.rows[:, :0], "maximum", axis=1, initial=3, out=a.out[: len(a.rows)]),
+    "a number at rows of a mask": lambda a: assign(a.rows.copy(), a.mask[: len(a.rows)], 7),
+    "segments of a range": lambda a: gs.scan(a.i, segments=range(0, a.i.size + 1, 64)),
+    "elements of a range": lambda a: a.i[range(3, 90, 2)],
 }
 
 

@@ -15,8 +15,8 @@ from tests.harness.calls import NEW_EACH_RESULT, NEW_EACH_STAGE, NEW_FIRST, Coun
 from tests.harness.devices import as_gpu_of_programs, count_programs
 from tests.oracle import assert_same
 
-# Kinds that are planned again for each length: they compute positions and counts of the length on the host.
-PLANNED_AGAIN = {"sort segments", "repeat"}
+# Kinds that are planned again for each length: they compute positions, counts or results of the length on the host.
+PLANNED_AGAIN = {"sort segments", "repeat", "sums of nothing", "groups of nothing", "nothing into out"}
 
 
 @pytest.mark.usefixtures("without_collections")
