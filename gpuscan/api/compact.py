@@ -158,7 +158,8 @@ def predicate_of(function: Mapped, structure: Structure, leaves: Sequence[Leaf],
     """
     shapes = [leaf.shape for leaf in leaves]
     check_entries(shapes)
-    if len({shape[0] for shape in shapes}) > 1:
+    # Without a set, which would need to know a length that is an unknown size.
+    if any(shape[0] != shapes[0][0] for shape in shapes):
         lengths = " and ".join(str(shape[0]) for shape in shapes)
         raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")
     if not all(entry_bytes(leaf) for leaf in leaves):

@@ -40,8 +40,8 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
     with np.errstate(over="ignore"):
         nearest = wide.astype(dtype)
     rounds_wrong_way = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
-    following = np.nextafter(nearest, dtype.type(np.inf if up else -np.inf))
-    return np.where(rounds_wrong_way, following, nearest), np.ones(numbers.shape, bool)
+    np.nextafter(nearest, dtype.type(np.inf if up else -np.inf), out=nearest, where=rounds_wrong_way)
+    return nearest, np.isfinite(wide) | True
 
 
 def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
@@ -103,7 +103,7 @@ def _thresholds_of(
     divides = width <= float(float32.max) and float(float32.tiny) <= scale <= float(float32.max)
     if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
         scale = 0.0
-    thresholds = np.append(starts[:-1], last).astype(dtype)
+    thresholds = np.concatenate((starts[:-1], last)).astype(dtype)
     floats = np.array([scale, _margin_of(starts[:usable], scale)], np.float32)
     return thresholds, np.array([usable], np.uint32), floats
 

@@ -121,6 +121,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
         *(3 * (a.steps.reshape((1, -1, 2, 4)),)), (a.f * 0).reshape((1, -1, 2))[:, : a.f.size // 8]
     ),
     "compact": lambda a: gs.compact(a.i, a.mask),
+    "compact by a function": lambda a: gs.compact(a.i, lambda v: v > 5),
     "sort": lambda a: gs.sort(a.i),
     "argsort": lambda a: gs.argsort(a.i),
     "sort columns": lambda a: gs.sort(a.rows, axis=0),
