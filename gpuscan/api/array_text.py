@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.engine.element_copy import contiguous
 
 
@@ -30,6 +29,6 @@ def text_of(array: Any, **options: Any) -> tuple[tuple[int, ...] | None, str]:
         return shape, f"<not readable: {type(error).__name__}: {first}>"
 
 
-def _places_to_show(length: int, edge: int) -> AnyArray:
+def _places_to_show(length: int, edge: int) -> list[int]:
     """Return the indices of an axis that NumPy shows for a long array, and one more for the dots between them."""
-    return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)
+    return [*range(edge + 1), *range(length - edge, length)] if length > 2 * edge else list(range(length))

@@ -408,26 +408,25 @@ def _reduce_ufunc(
 def _reduce_at(
     ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Array, ...], options: dict[str, object]
 ) -> object:
-    """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
+    """Return ``ufunc.reduceat``: a reduction of the segments that begin at the indices."""
     array, indices = inputs[0], inputs[1] if len(inputs) > 1 else options.pop("indices")
     axis = _axis(options, inputs, 2)
     array, scan_options, target = _common_options(ufunc, name, array, targets, options)
     axis = resolve_axis(axis, array.shape)
     length = array.shape[axis]
     starts = _check_indices(name, indices, length)
-    stops = starts + 1
-    np.maximum(stops[:-1], starts[1:], out=stops[:-1])
-    stops[-1:] = length
-    if np.logical_or.reduce(stops[:-1] > starts[1:]):
-        # Segments that overlap or are out of order are copied, so that they follow each other.
-        array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
-        stops = np.cumsum(stops - starts)
-        starts = np.append(0, stops[:-1])
-    # Segments between the wanted ones may be empty.
-    offsets = np.full(2 * len(starts) + 2, array.shape[axis])
-    offsets[0], offsets[1:-1:2], offsets[2:-1:2] = 0, starts, stops
-    sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=scan_options["dtype"])
-    result = take_at(sums, stops - 1, axis)
+    before = (slice(None),) * axis
+    if starts.size:
+        offsets = np.concatenate((starts, [length]))
+        if not np.logical_and.reduce(starts[1:] > starts[:-1]):
+            # Segments that are empty or out of order have one element. All are copied, so that they follow each other.
+            stops = np.maximum(starts + 1, offsets[1:])
+            array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
+            offsets = np.append(0, np.cumsum(stops - starts))
+        array = array[(*before, slice(int(offsets[0]), None))]
+        result = reduce(array, ufunc, axis=axis, segments=offsets - offsets[0], dtype=scan_options["dtype"])
+    else:
+        result = array[(*before, slice(0))].astype(scan_options["dtype"] or array.dtype)
     return in_out(result, target if target is not None else scan_options["out"], "unsafe")
 
 
