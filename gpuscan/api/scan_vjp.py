@@ -12,6 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.call_device import find_call_device, takes_numpy
 from gpuscan.api.device import Device
+from gpuscan.api.host_cuts import upload_scan_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
@@ -73,7 +74,7 @@ def scan_vjp(
     **options: Unpack[ScanGradientOptions],
 ) -> Any: ...
 @takes_numpy("x", "y", "grad_y")
-@launchable_with("initial", data=["y", "grad_y", "initial"], integers=["initial"])
+@launchable_with("initial", data=["y", "grad_y", "initial"], upload=upload_scan_cuts, integers=["initial"])
 def scan_vjp(
     x: object,
     y: object,

@@ -475,7 +475,9 @@ def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples
     samples, axis = signal.samples, signal.axis
     taps = b.astype(samples.dtype)
     if start is None:
-        first = np.zeros((*samples.shape[:axis], 0, *samples.shape[axis + 1 :]), samples.dtype)
+        # On a device, the shape is a part of the key.
+        others = (0,) * (samples.ndim - 1) if isinstance(samples, Array) else signal.others
+        first = np.zeros((*others[:axis], 0, *others[axis:]), samples.dtype)
     else:
         first = np.moveaxis(np.broadcast_to(start, (len(start), *signal.others)), 0, axis).astype(samples.dtype)
     return (

@@ -114,6 +114,11 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "loop of rows of two numbers": lambda a: gs.loop(
         lambda h, x: (h[0] + x, 0.5 * h[1] + h[0]), (0.0, 1.0), a.steps, axis=1
     )[:2],
+    "loop of rows of two states": lambda a: gs.loop(
+        lambda h, x: np.where(h == 0, np.where(x > 5, 1, 0), np.where(x < -5, 0, h)), 0, a.steps, axis=1
+    )[:2],
+    "filter of rows": lambda a: gs.signal.lfilter(np.ones(3), [1.0], a.steps),
+    "gradients of segments": lambda a: gs.scan_vjp(a.f, a.g, a.f, segments=[0, 5, a.f.size]),
     "gradients of a loop": lambda a: gs.loop_vjp(
         lambda h, x: (0.5 * h + x, h), np.float32(1), a.steps, a.signs, axis=1
     ),
