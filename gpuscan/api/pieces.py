@@ -8,6 +8,7 @@ from math import prod
 from typing import TypeVar
 
 from gpuscan.array_types import AnyArray
+from gpuscan.sizes import spans
 
 # A function that waits for an array.
 Pending = Callable[[], AnyArray]
@@ -40,6 +41,5 @@ def cut_axes(lengths: Sequence[int], inner: int, limit: int) -> Iterator[PartSli
     sizes = list(lengths)
     for axis in range(len(sizes)):
         sizes[axis] = max(1, min(sizes[axis], limit // max(1, prod(sizes[axis + 1 :]) * inner)))
-    starts = (range(0, length, size) for length, size in zip(lengths, sizes, strict=True))
-    for first in product(*starts):
-        yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
+    for parts in product(*map(spans, lengths, sizes)):
+        yield tuple(slice(start, start + length) for start, length in parts)

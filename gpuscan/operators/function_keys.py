@@ -192,7 +192,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
             slots = _slots_of(value_type) or ()
             attributes = replacement(_attributes_of(value, slots))
             for name in attributes.keys() & slots:
-                object.__setattr__(copied, name, attributes.pop(name))
+                getattr(value_type, name).__set__(copied, attributes.pop(name))
             if attributes:
                 vars(copied).update(attributes)
             return copied

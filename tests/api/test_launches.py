@@ -125,6 +125,9 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "attention": lambda a: gs.gated_linear_attention(
         *(3 * (a.steps.reshape((1, -1, 2, 4)),)), (a.f * 0).reshape((1, -1, 2))[:, : a.f.size // 8]
     ),
+    "attention of several sequences": lambda a: gs.gated_linear_attention(
+        *(3 * (a.steps.reshape((-1, 8, 2, 4)),)), (a.f * 0)[: a.f.size // 4].reshape((-1, 8, 2))
+    ),
     "compact": lambda a: gs.compact(a.i, a.mask),
     "compact by a function": lambda a: gs.compact(a.i, lambda v: v > 5),
     "sort": lambda a: gs.sort(a.i),
