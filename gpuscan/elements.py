@@ -298,7 +298,7 @@ class Fields(dict[str, Any]):
 LEAF = Structure()
 
 
-def container_of(value: object) -> tuple[Structure, list[Any]] | None:
+def container_of(value: object) -> tuple[Structure, list[object]] | None:
     """Return the structure of a tuple, a list or a dict, still without children, and its values; None for others."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return Structure("named", value._fields, (), type(value)), list(value)

@@ -48,7 +48,7 @@ class SizeTrace:
         self.steps: list[tuple[Callable[..., object], tuple[int, ...]] | None] = [None] * len(values)
         self.guards: dict[int, object] = {}
         self.count = len(values)
-        self.known: dict[tuple[Any, ...], int] = {}
+        self.known: dict[tuple[object, ...], int] = {}
 
     def sizes(self) -> list[int]:
         """Return the sizes of the call, as unknowns."""
@@ -57,7 +57,7 @@ class SizeTrace:
     def unknown(self, index: int) -> Any:
         """Return a value as an unknown."""
         # Most of a recording are such objects, so that a call of their own for each is worth avoiding.
-        size: Any = object.__new__(Size)
+        size = object.__new__(Size)
         size.trace, size.index, size.value = self, index, self.values[index]
         return size
 
@@ -66,7 +66,7 @@ class SizeTrace:
 
         An error of the function is raised. It depends on the values of the operands.
         """
-        key: list[Any] = [function]
+        key: list[object] = [function]
         for operand in operands:
             if type(operand) is Size and operand.trace is self:
                 key.append(operand.index)
@@ -96,7 +96,7 @@ class SizeTrace:
         self.steps.append(step)
         return index
 
-    def guard(self, index: int) -> Any:
+    def guard(self, index: int) -> object:
         """Return a value, which other calls have to have as well."""
         value = self.values[index]
         if index < self.count or self.steps[index] is not None:
@@ -226,7 +226,7 @@ def _binary(function: Callable[..., T], *, swapped: bool = False, compares: bool
     return method
 
 
-def _unary(function: Callable[..., object]) -> Callable[..., Any]:
+def _unary(function: Callable[..., object]) -> Callable[..., object]:
     """Return a method of `Size` that notes a function of it."""
 
     def method(self: Size) -> object:
@@ -345,7 +345,7 @@ class _Writer:
         ]
         self._wanted: set[int] = set()
 
-    def function(self, result: tuple[object, ...]) -> Callable[..., Any]:
+    def function(self, result: tuple[object, ...]) -> Callable[..., object]:
         """Return the function of the sizes of a call."""
         value = self._nest(result) or self._constant(result)
         names = ", ".join([f"v{index}" for index in range(self._trace.count)])

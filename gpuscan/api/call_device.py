@@ -17,7 +17,7 @@ from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 # The type of `device=` in functions that may run on several devices.
 Devices: TypeAlias = (

@@ -39,7 +39,7 @@ from gpuscan.operators.parameters import (
 from gpuscan.planning.strategies import STRATEGY_KEY, environment
 from gpuscan.sizes import Size
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 # The most bytes of an array of NumPy with contents that are a part of the key.
 _MAX_ARRAY_BYTES = 1024
@@ -125,7 +125,7 @@ class CallKey:
         self.sizes: list[int] = []
         self.integer_sizes: list[int] = []
         self.lengths: list[int] = []
-        self.floats: list[Any] = []
+        self.floats: list[object] = []
         self.functions: list[Hashable] = []
         self.parameter_starts: dict[int | str, int] = {}
 
@@ -240,7 +240,7 @@ class CallKey:
             raise _NoKeyError
         return part
 
-    def _of_operator(self, operator: Operator, floats: list[Any] | None = None) -> Hashable:
+    def _of_operator(self, operator: Operator, floats: list[object] | None = None) -> Hashable:
         # Named operators never change; what others close over may. Operators of equal functions are equal.
         function = operator.function
         own = None if operator.kinds is not None or function is None else function_key(function, floats=floats)

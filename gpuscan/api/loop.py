@@ -47,6 +47,7 @@ from gpuscan.operators.loops.roundings import QuotientMaps, RoundedMaps
 from gpuscan.operators.loops.semirings import MatrixMaps, ProductMaps
 from gpuscan.operators.loops.stage import LoopStage
 from gpuscan.operators.loops.step import Step
+from gpuscan.operators.operator import Function
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import check_fixed_step, is_everywhere, trace_with_one_nan
@@ -112,7 +113,7 @@ class LoopResult(tuple[Any, Any]):
 
 
 def loop(
-    f: Callable[[Any, Any], object],
+    f: Function,
     init: object,
     xs: object,
     *,
@@ -263,9 +264,7 @@ def _check_limits(tolerance: object, max_iterations: object) -> tuple[float | No
     return float(tolerance), count
 
 
-def loop_form(
-    f: Callable[[Any, Any], object], init: object, xs: object, *, axis: int = 0, reverse: bool = False
-) -> LoopForm:
+def loop_form(f: Function, init: object, xs: object, *, axis: int = 0, reverse: bool = False) -> LoopForm:
     """Return the associative form of a loop that `gpuscan.loop` would run, without running it.
 
     Args:
@@ -326,7 +325,7 @@ def _arrays_in(*values: object) -> list[object]:
     return arrays
 
 
-def _without_contents(array: Any) -> object:
+def _without_contents(array: object) -> object:
     """Return an array of NumPy of the same shape and dtype, which takes no memory. Others stay."""
     if type(array) is not np.ndarray:
         return array
@@ -470,8 +469,7 @@ class _Newton:
         run, targets = self._run, self._targets
         for index, array in enumerate(carries):
             run.set_old(index, array)
-        factors: Any = np.broadcast_to(damping, self._arguments.shape)
-        factors = factors.astype(self._own_field.scalar.dtype)
+        factors = np.broadcast_to(damping, self._arguments.shape).astype(self._own_field.scalar.dtype)
         run.node_arrays[self._damping.index] = NodeArray(factors, self._own_field, 0)
         problem = run.problem(self._stage, [[node] for node in targets], self._fields, targets)
         arrays = execute(problem, self._arguments.device, "auto", None)
@@ -481,8 +479,7 @@ class _Newton:
             run.set_old(index, array)
             run.node_arrays[targets[index].index] = NodeArray(array, self._fields[index], 0)
         (residuals,) = run.map_nodes([[self._error]], [self._own_field])
-        residual: Any = reduce(residuals, "maximum", device=self._arguments.device or "numpy")
-        return list(arrays), residual
+        return list(arrays), reduce(residuals, "maximum", device=self._arguments.device or "numpy")
 
     def finish(self, carries: Sequence[SomeArray]) -> tuple[object, object]:
         """Return the last carry and the outputs, from the carries after each step."""
@@ -536,9 +533,7 @@ def run_newton(
     epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
     limit = _ROUNDINGS * epsilon if tolerance is None else tolerance
     options: Any = {"axis": axis, "reverse": reverse, "device": device}
-    place: Callable[[AnyArray], Any] = (
-        arguments.device.asarray if arguments.device and arguments.on_device else np.asarray
-    )
+    place = arguments.device.asarray if arguments.device and arguments.on_device else np.asarray
     carries = [place(np.zeros(arguments.shape, node.scalar.dtype)) for node in step.states]
     if newton is not None and 0 in arguments.shape:
         return *newton.finish(carries), 0

@@ -20,6 +20,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
+from gpuscan.operators.operator import Function
 from gpuscan.operators.parameter_array import HostArray, ParameterArray, check_init, fill_array, is_number_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
@@ -50,7 +51,7 @@ class FixedStep:
         name: the step as messages name it.
     """
 
-    def __init__(self, function: Callable[[Any, Any], object], name: str) -> None:
+    def __init__(self, function: Function, name: str) -> None:
         self._function, self.__name__ = function, name
 
     def __call__(self, carry: object, x: object) -> object:
@@ -137,7 +138,7 @@ class NodeArray:
 
 
 def loop_arguments(
-    f: Callable[[Any, Any], object],
+    f: Function,
     init: object,
     xs: object,
     *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -94,7 +94,7 @@ def loop_vjp(
 
 
 def gradients(
-    f: Callable[[Any, Any], object],
+    f: Step,
     init: object,
     xs: object,
     grad_ys: object,

@@ -29,7 +29,7 @@ from gpuscan.errors import GpuscanError, ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.results import assemble_arrays
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _BUNDLES = (tuple, list, dict)
 # Bundles that nest deeper than this are not uploaded.
@@ -73,7 +73,7 @@ def takes_numpy_on(
 
     def decorate(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        names: list[Any] = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
+        names = [name for name, parameter in parameters.items() if parameter.kind < parameter.VAR_POSITIONAL]
         several = any(name in data and each.kind == each.VAR_POSITIONAL for name, each in parameters.items())
         has_operator = "op" in parameters
         moves = _Moves(frozenset(data), frozenset(long), frozenset(each_like), several)
@@ -173,7 +173,7 @@ _Found: TypeAlias = tuple[list[str | int], list[AnyArray], OpenedDevice]
 
 
 def _find_arrays(
-    given: dict[object, object], device: Any, moves: _Moves, resolve: Callable[[Any], OpenedDevice | None]
+    given: dict[object, object], device: object, moves: _Moves, resolve: Callable[[Any], OpenedDevice | None]
 ) -> _Found | None:
     """Return the arrays of a call to upload; None to pass all arguments on unchanged.
 

@@ -308,8 +308,7 @@ def _scan_on_device(chunks: Iterable[object], stream: Stream, requested: Devices
     carry: tuple[Array, ...] | None = None
     known: set[Hashable] = set()
     number = 0
-    for number, chunk in enumerate(chunks, 1):
-        x: Any = chunk
+    for number, x in enumerate(chunks, 1):
         leaves: list[Array] = []
         form = _form_of(x, leaves)
         if form not in known:
@@ -530,7 +529,7 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
         )
 
 
-def after_last(problem: Problem, carry: list[object]) -> list[Any]:
+def after_last(problem: Problem, carry: list[object]) -> list[object]:
     """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
     if not problem.exclusive:
         return carry

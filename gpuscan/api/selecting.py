@@ -430,7 +430,7 @@ def _rows_along(array: SomeArray, chosen: tuple[int, ...]) -> tuple[SomeArray, t
 
 
 @lru_cache(maxsize=256)
-def _indices_around(dtype: AnyDType, content: bytes, n: int, method: str) -> tuple[AnyArray, Any]:
+def _indices_around(dtype: AnyDType, content: bytes, n: int, method: str) -> tuple[AnyArray, AnyArray | int]:
     """Return the indices and weights of quantiles, as `_interpolate` takes them.
 
     Args:
@@ -573,7 +573,7 @@ def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArra
         if weight is None:
             pair = first[None] if first is second else np.stack([first, second])
             return _with_nan(np.mean(pair, axis=0), last)
-        shaped: Any = float(weight[0]) if weak else weight.reshape((len(weight), *[1] * (first.ndim - 1)))
+        shaped = float(weight[0]) if weak else weight.reshape((len(weight), *[1] * (first.ndim - 1)))
         step = second - first
         result = np.asarray(first + step * shaped)
         np.subtract(second, step * (1 - shaped), out=result, where=np.asarray(shaped) >= 0.5, casting="unsafe")

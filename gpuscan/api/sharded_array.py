@@ -250,7 +250,7 @@ class ShardedArray(Distributed):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Never:
         raise _not_of_shards(ufunc)
 
-    def __array_function__(self, function: Any, types: object, args: object, options: object) -> Never:
+    def __array_function__(self, function: object, types: object, args: object, options: object) -> Never:
         raise _not_of_shards(function)
 
     def synchronize(self) -> None:
@@ -280,7 +280,7 @@ class ShardedArray(Distributed):
         )
 
 
-def _not_of_shards(function: Any) -> TypeError:
+def _not_of_shards(function: object) -> TypeError:
     """Return the error for a function of NumPy, which would copy all elements to the CPU."""
     return TypeError(
         f"np.{name_of_function(function)} was asked for of a gpuscan.ShardedArray, but only gpuscan.scan and "
@@ -379,9 +379,9 @@ def _scan_as_one(
         outputs: its arrays, depth first.
     """
     keys = options["keys"]
-    given: dict[str, Any] = {**options, "keys": keys.numpy() if isinstance(keys, ShardedArray) else keys}
+    given = {**options, "keys": keys.numpy() if isinstance(keys, ShardedArray) else keys}
     given["device"] = first.devices[0]
-    scanned: Any = scan(over_arrays(ShardedArray.numpy, x), op, **given)
+    scanned = scan(over_arrays(ShardedArray.numpy, x), op, **given)
     total = None
     if options["return_total"]:
         scanned, total = scanned

@@ -139,7 +139,7 @@ def _call_ufunc(
     ):
         # As in NumPy, no number equals None or text.
         return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
-    given: list[Any] = [value if is_number(value) else as_some_array(value) for value in inputs]
+    given = [value if is_number(value) else as_some_array(value) for value in inputs]
     loop = None if dtype is None else _find_loop(ufunc, name, given, np.dtype(dtype))
     floats = any(isinstance(value, float) or is_float_parameter(value) for value in given)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
@@ -175,7 +175,7 @@ def _call_ufunc(
     )
 
 
-def _as_operands(ufunc: np.ufunc, given: Sequence[Any], loop: Sequence[AnyDType] | None = None) -> list[Any]:
+def _as_operands(ufunc: np.ufunc, given: Sequence[object], loop: Sequence[AnyDType] | None = None) -> list[object]:
     """Return the arrays and numbers that a ufunc is called with, as its kernel takes them."""
     values: list[Any] = [
         _as_operand(ufunc, value, given, None if loop is None else loop[position])
@@ -225,7 +225,7 @@ def _answer_for_all(array: Array, answer: bool) -> Array:
     return result
 
 
-def _check_exponents(base: Any, exponent: Any) -> None:
+def _check_exponents(base: object, exponent: Any) -> None:
     """Raise ValueError, as NumPy does, if integers are to be raised to a negative power.
 
     Exponents on a device are searched for their least number, which waits for the device.
@@ -302,9 +302,7 @@ def _make_map(
 
     def function(numbers: tuple[object, ...]) -> object:
         arrays = iter(numbers)
-        operands: list[Any] = [
-            input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key
-        ]
+        operands = [input_key.value if isinstance(input_key, _Constant) else next(arrays) for input_key in key]
         if loop is not None:
             operands = list(map(_convert, operands, loop))
         results = ufunc(*operands)
@@ -320,7 +318,7 @@ def _make_map(
     )
 
 
-def _convert(operand: Any, dtype: AnyDType) -> Any:
+def _convert(operand: Any, dtype: AnyDType) -> object:
     """Return an operand in the dtype of the loop. Numbers of Python, other than bools, take it from the arrays."""
     if isinstance(operand_type(operand), type):
         return operand
@@ -464,7 +462,7 @@ def select_by_held(arguments: Sequence[object]) -> object:
     Returns:
         None if the condition is no mask of a held run, if it was used before, or if one kernel cannot compute all.
     """
-    mask: Any = arguments[0]
+    mask = arguments[0]
     if len(arguments) != 3 or type(mask) is not Array or mask._owner is None or mask._owner.held_run is None:
         return None
     held_run = mask._owner.held_run
@@ -479,7 +477,7 @@ def select_by_held(arguments: Sequence[object]) -> object:
         value = waiting.pop()
         value_type = type(value)
         inner_run = value._owner.held_run if value_type is Array and value._owner is not None else None
-        inner: Any = None if inner_run is None else inner_run.call
+        inner = None if inner_run is None else inner_run.call
         if inner is not None:
             (ufunc, _, inputs, *options), shape = inner
             whole = value._shape == shape and value._strides is None and not value.offset and value._dtype == np.bool_
@@ -530,7 +528,7 @@ def _shape_of(expression: _Expression) -> tuple[int, ...]:
     return () if is_number(expression) else expression.shape
 
 
-def _evaluate(placed: Sequence[_Expression], numbers: Sequence[Any]) -> list[Any]:
+def _evaluate(placed: Sequence[_Expression], numbers: Sequence[object]) -> list[Any]:
     """Return the values of expressions with the places of their operands among these numbers."""
     return [part[0](*_evaluate(part[1], numbers)) if type(part) is tuple else numbers[part] for part in placed]
 

@@ -273,9 +273,10 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
     Calls are recorded only if what they do is decided by their key, so all calls with the key upload the same numbers.
     Their program uses this copy. Numbers that parameters give are others for each call.
     """
+    if isinstance(given, ParameterArray) and dtype is not None:
+        given = given.astype(check_dtype(dtype))
     if isinstance(given, ParameterArray):
-        array = given if dtype is None else given.astype(check_dtype(dtype))
-        return upload_changing(context, array.content, array.shape, array.dtype)
+        return upload_changing(context, given.content, given.shape, given.dtype)
     array_dtype = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
     nbytes = given.size * array_dtype.itemsize
     with context.errors:

@@ -150,10 +150,10 @@ def _raising_functions(lib: object, wrapped: Any) -> Any:
     except (ImportError, AttributeError):
         return wrapped
 
-    def raising(name: str) -> Callable[..., Any]:
+    def raising(name: str) -> Callable[..., object]:
         function, in_package = getattr(lib, name), getattr(wrapped, name)
 
-        def call(*arguments: object) -> Any:
+        def call(*arguments: object) -> object:
             try:
                 stack = threads.stack
             except AttributeError:  # the first call of the thread

@@ -49,7 +49,7 @@ def _as_bindable(array: DeviceArray, what: str) -> DeviceArray:
 def _submit(
     context: DeviceContext,
     name: str,
-    numbers: Sequence[int],
+    numbers: Sequence[int | Expression],
     arrays: Sequence[DeviceArray],
     workgroups: int,
     clears: Sequence[DeviceArray] = (),

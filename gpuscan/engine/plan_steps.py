@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -245,7 +245,7 @@ def are_owned(*arrays: DeviceArray | None) -> bool:
     return all(array is None or array._owner is not None for array in arrays)
 
 
-def uniform_of(context: DeviceContext, numbers: Sequence[Any]) -> Binding:
+def uniform_of(context: DeviceContext, numbers: Sequence[object]) -> Binding:
     """Return a uniform buffer of 32-bit numbers, filled up with zeros to whole vec4s. Numbers below zero wrap.
 
     Numbers can be expressions of the call's parameters.

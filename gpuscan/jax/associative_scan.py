@@ -18,12 +18,12 @@ from gpuscan.api.row_scan import RowScan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.jax.traced_function import Arrays, LiftedFunction, row_function
-from gpuscan.operators.operator import name_of
+from gpuscan.operators.operator import Function, name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag, as_integer, check_library
 
 
-def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Function, elems: object, reverse: bool = False, axis: int = 0) -> Any:
     """Return the prefix scan of arrays along an axis, as `jax.lax.associative_scan` does.
 
     ``y[0] = x[0]`` and ``y[i] = fn(y[i-1], x[i])``. JAX traces the function, which becomes one scan on gpuscan's

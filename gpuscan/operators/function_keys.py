@@ -112,7 +112,7 @@ class _NeedsFloatsError(Exception):
     """A function cannot be called with parameters in the place of its floats."""
 
 
-def function_key(function: object, *, numbers: bool = True, floats: list[Any] | None = None) -> Hashable | None:
+def function_key(function: object, *, numbers: bool = True, floats: list[object] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
@@ -221,7 +221,7 @@ def with_parameters(function: Callable[..., object], parameters: Parameters, fir
     return Switch(function, replacement(function), parameters)
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: object) -> bool:
     """Return True for an array of NumPy that can be a parameter."""
     return type(value) is np.ndarray and value.dtype.kind in "biufc" and 0 < value.nbytes <= MAX_ARRAY_BYTES
 
@@ -301,7 +301,7 @@ class _Keys:
 
     # These are no arguments, which would take a Python call at each call of a public function.
     numbers = True
-    floats: list[Any] | None = None
+    floats: list[object] | None = None
     replaces = holds = changes = False
     count = 0
 
@@ -403,7 +403,7 @@ class _Keys:
             raise _UnknownError
         return value_type, types, tuple(parts), *self._of_all(parts.values(), inner)
 
-    def _of_object(self, value: Any, within: tuple[object, ...]) -> Hashable:
+    def _of_object(self, value: object, within: tuple[object, ...]) -> Hashable:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
         value_type: Any = type(value)
         slots = _slots_of(value_type)
@@ -486,12 +486,12 @@ def _is_of_fixed(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
-def _values_by_name(function: FunctionType, names: Sequence[str]) -> dict[str, Any]:
+def _values_by_name(function: FunctionType, names: Sequence[str]) -> dict[str, object]:
     """Return the values that a function finds in its module or in the builtins, by their names."""
     # Anybody can put a name into the builtins, too.
-    builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
-    values: dict[str, Any] = function.__globals__
-    found: dict[str, Any] = {}
+    builtin = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
+    values = function.__globals__
+    found = {}
     for name in names:
         if name in values:
             found[name] = values[name]

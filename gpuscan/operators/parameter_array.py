@@ -20,6 +20,7 @@ from gpuscan.operators.parameters import (
     PYTHON_NUMBERS,
     Expression,
     Parameter,
+    T,
     derive,
     has_own_form,
     reveal,
@@ -56,7 +57,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
             reveal(length)
         return self._expression
 
-    def astype(self, dtype: AnyDType, copy: bool = True) -> Any:
+    def astype(self, dtype: AnyDType, copy: bool = True) -> HostArray:
         """Return the array in another dtype."""
         return self if dtype == self.dtype else self.derive_each(_as_dtype, np.dtype(dtype))
 
@@ -88,8 +89,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
 
         The function depends on its arguments alone. The shape and dtype of its result do not depend on the numbers.
         """
-        array: HostArray = _array_of(derive(function, self.expression, *constants))
-        return array
+        return _array_of(derive(function, self.expression, *constants))
 
     def derive_each(self, function: Callable[..., AnyArray], *constants: object) -> HostArray:
         """Return what `derive` returns for a function that keeps the shape of its array. The shape may be of sizes."""
@@ -99,7 +99,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         derived = derive(function, self._expression, *constants)
         return ParameterArray(derived, shape) if isinstance(derived, Expression) else self.derive(function, *constants)
 
-    def number(self) -> Any:
+    def number(self) -> object:
         """Return the number of an array of one number."""
         return _parameter_of(derive(_number, self.expression))
 
@@ -146,7 +146,7 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(np.asarray(self)) if not self.shape else self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[HostArray]:
         return (self[index] for index in range(len(self)))
 
     def __contains__(self, number: object) -> bool:
@@ -177,7 +177,7 @@ def integer_in(number: Parameter, dtype: AnyDType) -> bytes | Expression:
     return derive(_bytes_in, number._expression, dtype)
 
 
-def check_init(number: Any, dtype: AnyDType) -> Any:
+def check_init(number: int | Parameter, dtype: AnyDType) -> Any:
     """Return an integer, which a dtype of integers has to hold. A parameter raises the error in later calls as well.
 
     Raises:
@@ -227,14 +227,14 @@ def as_float(number: Parameter) -> Parameter:
 
 def as_half(number: object) -> object:
     """Convert a number of Python to float16, as NumPy does for arrays of float16. Return other values unchanged."""
-    if type(number) in (int, float):
+    if type(number) is int or type(number) is float:
         return _as_half(number)
     if type(number) is Parameter and number.number_type is float:
         return _parameter_of(derive(_as_half, number._expression))
     return number
 
 
-def _as_half(number: Any) -> object:
+def _as_half(number: float) -> np.float16:
     with np.errstate(over="ignore"):
         return np.float16(number)
 
@@ -249,7 +249,7 @@ def _as_float(number: int) -> float:
     return float(number)
 
 
-def broadcast_array(array: HostArray, shape: tuple[int, ...]) -> Any:
+def broadcast_array(array: HostArray, shape: tuple[int, ...]) -> HostArray:
     """Return an array of NumPy or of parameters, broadcast to a shape."""
     return array.broadcast_to(shape) if isinstance(array, ParameterArray) else np.broadcast_to(array, shape)
 
@@ -273,7 +273,7 @@ def extremes_of(array: HostArray) -> tuple[Any, Any]:
     return least, greatest
 
 
-def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> Any:
+def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> HostArray:
     """Return an array with the same parameter in all places.
 
     Args:
@@ -312,8 +312,7 @@ def compute_array(function: Callable[..., AnyArray], *operands: object) -> HostA
         operands: numbers, parameters and constants with a text of their own.
     """
     given = [operand._expression if is_number_parameter(operand) else operand for operand in operands]
-    array: HostArray = _array_of(derive(function, *given))
-    return array
+    return _array_of(derive(function, *given))
 
 
 def compute_arrays(
@@ -331,7 +330,7 @@ def compute_arrays(
     return _split(derive(function, array.expression, *constants))
 
 
-def _split(expression: Any) -> list[HostArray]:
+def _split(expression: Sequence[AnyArray] | Expression) -> list[HostArray]:
     """Return the arrays of several that a function returned."""
     if not isinstance(expression, Expression):
         return list(expression)
@@ -339,20 +338,20 @@ def _split(expression: Any) -> list[HostArray]:
     return [_array_of(derive(operator.getitem, expression, index)) for index in range(len(results))]
 
 
-def as_parameter_array(value: Any) -> ParameterArray | None:
+def as_parameter_array(value: object) -> ParameterArray | None:
     """Return a number, an array, or a list or tuple of numbers with parameters among them as an array; else None."""
     if isinstance(value, ParameterArray):
         return value
     if is_number_parameter(value):
         array = compute_array(np.asarray, value)
-    elif type(value) in (list, tuple) and any(map(is_number_parameter, value)):
+    elif (type(value) is list or type(value) is tuple) and any(map(is_number_parameter, value)):
         array = compute_array(_join_numbers, *value)
     else:
         return None
     return array if isinstance(array, ParameterArray) else None
 
 
-def words_of_array(numbers: HostArray) -> list[Any]:
+def words_of_array(numbers: HostArray) -> Sequence[int | Expression]:
     """Return the bits of numbers of 32 bits as integers, or as expressions of the parameters."""
     if isinstance(numbers, ParameterArray):
         return [derive(_word, numbers.expression, index) for index in range(numbers.size)]
@@ -370,7 +369,7 @@ def is_number_parameter(value: object) -> TypeGuard[Parameter]:
     return is_float_parameter(value) or (type(value) is Parameter and value.number_type in INTEGERS)
 
 
-def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
+def cast_parameter(number: Parameter, *dtypes: AnyDType) -> object:
     """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
     return _parameter_of(derive(_cast, number._expression, dtypes))
 
@@ -391,11 +390,11 @@ def _is_operand(value: object) -> bool:
     )
 
 
-def _parameter_of(value: object) -> Any:
+def _parameter_of(value: T | Expression) -> T | Parameter:
     return Parameter(value) if isinstance(value, Expression) else value
 
 
-def _array_of(value: object) -> Any:
+def _array_of(value: AnyArray | Expression) -> HostArray:
     # What takes too many operations is revealed already, and is a constant.
     return ParameterArray(value) if isinstance(value, Expression) else value
 

@@ -102,7 +102,7 @@ class Expression:
         """True if all programs of the call depend on the value."""
         return self.structure in self.parameters.revealed
 
-    def beside(self, number: Any) -> Any:
+    def beside(self, number: object) -> object:
         """Return a size as an expression of the same call, to compute bytes of both; any other value as it is."""
         if type(number) is not Size:
             return number
@@ -234,7 +234,7 @@ class Parameters:
             reveal(leaf)
 
 
-class ClosedArray(np.ndarray[Any, Any]):
+class ClosedArray(np.ndarray[tuple[int, ...], AnyDType]):
     """A short array of NumPy that a function closes over. It is a parameter once it has changed, as an integer is."""
 
 
@@ -401,7 +401,7 @@ class Parameter:
         # Whether the result is a float or complex depends on the values.
         return pow(reveal(self), reveal(other), modulus)
 
-    def __rpow__(self, other: Any) -> object:
+    def __rpow__(self, other: complex) -> object:
         return pow(other, reveal(self)) if type(other) in PYTHON_NUMBERS else NotImplemented
 
     def __neg__(self) -> object:
@@ -504,7 +504,7 @@ class RecordedType:
         number_type: the type.
     """
 
-    def __init__(self, number_type: Any) -> None:
+    def __init__(self, number_type: type) -> None:
         self._type, self.dtype = number_type, np.dtype(number_type)
         self._made = record_calls_of(number_type)
 
@@ -574,7 +574,7 @@ class OfBytes:
     def __init__(self, function: Callable[..., object], sources: tuple[AnyDType, ...]) -> None:
         self.function, self.sources = function, sources
 
-    def __call__(self, *numbers: bytes) -> Any:
+    def __call__(self, *numbers: bytes) -> object:
         return self.function(
             *(np.frombuffer(number, dtype)[0] for number, dtype in zip(numbers, self.sources, strict=True))
         )

@@ -184,8 +184,7 @@ class Traced(ArrayOperators):
             value = constant_like(self, value)
         if isinstance(index, Traced) and self.graph.whole and self.shape:
             for position, is_index in enumerate(self._is_index_of(index)):
-                where: Any = np.where
-                self[position] = where(is_index, value.astype(self.dtype), self[position])
+                self[position] = np.where(is_index, value.astype(self.dtype), self[position])
             return
         nodes = value.astype(self.dtype).nodes
         # A number is taken out of its array, so that an index of one entry does not store the array.

@@ -32,7 +32,7 @@ from gpuscan.operators.traced_array import (
     weak_dtype,
 )
 
-Form = TypeVar("Form", bound=Callable[..., Any])
+Form = TypeVar("Form", bound=Callable[..., object])
 
 
 def register_form(*functions: object) -> Callable[[Form], Form]:
@@ -95,7 +95,7 @@ def where(condition: object, x: Any = None, y: Any = None, /) -> Traced:
 
 
 @register_form(np.select)
-def select(conditions: Sequence[object], choices: Sequence[object], default: object = 0) -> Any:
+def select(conditions: Sequence[object], choices: Sequence[object], default: object = 0) -> object:
     values = [join_numbers(value) for value in (*choices, default)]
     traced = [value for value in values if isinstance(value, Traced)]
     if traced and weak_dtype([dtype_or_type(value, traced) for value in values], traced) is None:
@@ -109,7 +109,7 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
 
 
 @register_form(np.choose)
-def choose(a: object, choices: Sequence[object]) -> Any:
+def choose(a: object, choices: Sequence[object]) -> object:
     result = choices[-1]
     for position in reversed(range(len(choices) - 1)):
         result = where(a == position, choices[position], result)
@@ -117,7 +117,7 @@ def choose(a: object, choices: Sequence[object]) -> Any:
 
 
 @register_form(np.heaviside)
-def heaviside(x1: Any, x2: Any) -> Any:
+def heaviside(x1: Any, x2: Any) -> object:
     # Integers become floats, as in np.copysign.
     like = np.copysign(x1, x2)
     x1 = x1 if isinstance(x1, Traced) else full_like(like, x1)
@@ -127,7 +127,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 
 
 @register_form(np.clip)
-def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> object:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     if isinstance(x, Traced) and x.scalar.is_integer:
         # As in NumPy, a Python number that excludes no number of the type is not a bound.
@@ -162,7 +162,9 @@ def _as_wide_as_bounds(x: object, low: object, high: object) -> object:
 
 
 @register_form(np.nan_to_num)
-def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Traced:
+def nan_to_num(
+    x: Traced, copy: bool = True, nan: object = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Traced:
     if not copy:
         raise operator_error("np.nan_to_num(x, copy=False) changes its argument; leave copy out")
     if x.scalar.kind != "float":
@@ -174,7 +176,7 @@ def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 
 
 @register_form(np.isclose)
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> object:
     a, b = _as_float32_if_narrow(a), _as_float32_if_narrow(b)
     # Of a parameter of the call, only arithmetic with traced numbers is recorded.
     numbers = np.zeros_like(a) + b if type(b) is Parameter else b
@@ -459,7 +461,7 @@ def _position(name: str, comparison: np.ufunc) -> Callable[..., Traced]:
         lines = [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
         best, position = lines[0], full_like(lines[0], 0, dtype=np.int64)
         for index, line in enumerate(lines[1:], 1):
-            exceeds: Any = comparison(line, best)
+            exceeds = comparison(line, best)
             if a.scalar.kind == "float":
                 exceeds = exceeds | (np.isnan(line) & ~np.isnan(best))
             best, position = where(exceeds, line, best), where(exceeds, np.int64(index), position)
@@ -550,24 +552,24 @@ _PRODUCTS = "np.vecdot(a, b) or np.sum(a * b, axis=-1) for vectors, a @ b for ma
 
 
 @register_form(np.dot)
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Traced:
     """Return what np.dot gives for numbers, vectors and matrices."""
     a, b = _whole("np.dot", _PRODUCTS, a, b)
     if 0 not in (np.ndim(a), np.ndim(b)):
         return matmul(a, b)
-    product = a * b
+    product: Traced = a * b
     product.graph.contracts_numbers = True
     return product
 
 
 @register_form(np.inner)
-def inner(a: Any, b: Any) -> Any:
+def inner(a: object, b: Any) -> Traced:
     a, b = _whole("np.inner", _PRODUCTS, a, b)
     return dot(a, b.T if np.ndim(b) > 1 else b)
 
 
 @register_form(np.outer)
-def outer(a: Any, b: Any) -> Any:
+def outer(a: object, b: object) -> object:
     """Return the products of all pairs of two arrays' entries."""
     a, b = (np.ravel(array) for array in _whole("np.outer", "a[..., :, None] * b[..., None, :]", a, b))
     return a[:, None] * b[None, :]

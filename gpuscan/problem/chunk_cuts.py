@@ -30,7 +30,7 @@ class _CutsByOffsets:
     """The heads of segments by offsets into the whole row."""
 
     def __init__(self, segments: object) -> None:
-        self._offsets = ascending_offsets(segments, "the chunks")
+        self._offsets = ascending_offsets(segments)
         if self._offsets[0] != 0:
             raise ValueError(
                 f"segments from {self._offsets[0]} on were passed for chunks; offsets count from the first element of "

@@ -332,18 +332,14 @@ def _check_ends(offsets: AnyArray, length: int) -> None:
         )
 
 
-def ascending_offsets(segments: object, elements: str) -> AnyArray:
-    """Return the offsets as an array of integers, once it is checked that they never fall.
-
-    Args:
-        segments: what the caller passed.
-        elements: what is cut, for messages.
+def ascending_offsets(segments: object) -> AnyArray:
+    """Return the offsets of chunks as an array of integers, once it is checked that they never fall.
 
     Raises:
         ValueError, TypeError: as `heads_of`.
     """
     given = as_array(segments)
-    _check_shape(given, elements)
+    _check_shape(given, "the chunks")
     _check_order(given)
     return given
 

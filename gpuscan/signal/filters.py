@@ -416,7 +416,7 @@ def run_sections(
     ends: list[Samples] = []
     first = 0
     for (size, near_one), own in zip(kinds, numbers, strict=True):
-        start: Any = None if states is None else [states[first + state] for state in range(size)]
+        start = None if states is None else [states[first + state] for state in range(size)]
         if sample is not None:
             start = _scale_states(start, sample)
         options: Any = {"axis": axis, "before": _make_sample_map(size, own), "device": device}

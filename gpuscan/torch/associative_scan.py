@@ -14,6 +14,7 @@ from gpuscan.api.row_scan import RowScan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
+from gpuscan.operators.operator import Function
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import ScanByTorch, handle_of, run
 from gpuscan.torch.tensors import check_dim, check_tensors
@@ -21,7 +22,7 @@ from gpuscan.torch.torch_steps import scan_tensors
 from gpuscan.torch.traced_function import check_results, trace_row_operator
 
 
-def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool = False) -> Any:
+def associative_scan(combine_fn: Function, xs: object, dim: int, reverse: bool = False) -> Any:
     """Return the differentiable prefix scan of tensors along an axis, with the signature of torch's `associative_scan`.
 
     ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced. The scan and its gradient are one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree  # noqa: TID253
 from gpuscan.api.row_loop import ArrayStep, RowLoop, Shape, row_loop
 from gpuscan.array_types import AnyDType
 from gpuscan.operators.function_keys import function_key
-from gpuscan.operators.operator import name_of
+from gpuscan.operators.operator import Function, name_of
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.tensors import array_of, check_dim, check_tensors, numpy_dtype, tensor_of
 from gpuscan.torch.traced_function import array_step
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from torch.autograd.function import FunctionCtx
 
 
-def loop(
-    f: Callable[[Any, Any], object], init: object, xs: object, dim: int = 0, reverse: bool = False
-) -> tuple[Any, Any]:
+def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, as differentiable tensors.
 
     The step is traced by PyTorch, and gpuscan derives its associative form, as `gpuscan.loop` does. The loop and its

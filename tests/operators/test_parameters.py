@@ -38,7 +38,7 @@ def make(k: Any, j: Any) -> Callable[[Any], Any]:
 
 def floats_of(function: Any) -> tuple[Any, list[float]]:
     """Return the key of a function without floats, and these."""
-    floats: list[float] = []
+    floats: list[object] = []
     return function_key(function, floats=floats), floats
 
 

@@ -27,7 +27,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.intervals import Intervals
-from gpuscan.operators.operator import name_of
+from gpuscan.operators.operator import Function, name_of
 from gpuscan.operators.parameters import Switch, reveal
 from gpuscan.operators.source_location import operator_error, quote_definition, running_line
 from gpuscan.operators.trace import TableIndexError, call_twice, structure_of
@@ -323,7 +323,7 @@ def _output(graph: Graph, value: object, name: str, function: Callable[..., obje
 # ----- Conditions of Python
 
 
-def _follow_branches(function: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+def _follow_branches(function: Function) -> Function:
     """Return a function that computes the same of traced values, and may also use them as Python conditions.
 
     It calls the given function once for each path, and joins the results by choices.
