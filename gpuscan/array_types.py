@@ -84,8 +84,7 @@ else:
                 )
             if type(other) is int and other == 2:
                 # NumPy squares, which gives int8 for bools.
-                square: Self = np.square(self)
-                return square
+                return np.square(self)
             return super().__pow__(other)
 
         def __round__(self, digits: int | None = None) -> Any:

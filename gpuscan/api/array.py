@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import wgpu
     from numpy.typing import DTypeLike
 
-    from gpuscan.device.buffer_pool import Allocation
+    from gpuscan.device.buffer_pool import Memory
 
 
 class Array(DeviceArray, ArrayOperators, ArrayMethods):
@@ -95,7 +95,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         shape: tuple[int, ...],
         dtype: object,
         offset: int = 0,
-        owner: Allocation | None = None,
+        owner: Memory | None = None,
         strides: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(device._context, buffer, shape, dtype, offset, owner, strides)
@@ -107,7 +107,7 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         return cls(device, array.buffer, array.shape, array.dtype, array.offset, array._owner, array._strides)
 
     def _made(
-        self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
+        self, owner: Memory, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> Array:
         """Return an array on the same device, over memory of the pool."""
         made = Array.__new__(Array)

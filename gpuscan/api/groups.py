@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from gpuscan.engine.array_indices import number_labels as check_on_device
 from gpuscan.engine.element_copy import write_to_outputs
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_scans import scan_groups
-from gpuscan.engine.group_tables import CountedLabels, TabledGroups
-from gpuscan.engine.groups import SortedLabels, mark_missing
+from gpuscan.engine.group_scans import Labels, scan_groups
+from gpuscan.engine.group_tables import CountedLabels
+from gpuscan.engine.groups import mark_missing
 from gpuscan.problem.arguments import as_numpy_arrays
 from gpuscan.problem.groups import (
     check_count,
@@ -37,9 +36,6 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import slice_problem
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
-
-# The labels of a call: in NumPy, or on a device as they are, sorted, or planned by a table.
-Labels: TypeAlias = AnyArray | DeviceArray | CountedLabels | SortedLabels | TabledGroups
 
 
 def execute_groups(

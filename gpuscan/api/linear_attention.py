@@ -318,7 +318,7 @@ class _Call:
         wide = arrays.map(lambda array, _: in_dtype(array, dtype))
         return cls(wide, arrays.map(lambda array, _: array.dtype), factor, call_device, on_device)
 
-    def outputs(self, with_state: bool) -> Any:
+    def outputs(self, with_state: bool) -> SomeArray | tuple[SomeArray, SomeArray]:
         """Return the outputs, and if asked for the last state."""
         o: SomeArray
         state: SomeArray

@@ -16,6 +16,7 @@ from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.stage import LoopStage, compute_nodes, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
+from gpuscan.operators.traced_array import Traced
 from gpuscan.problem.loop_steps import LoopSteps
 
 
@@ -119,10 +120,10 @@ def _composing(stage: LoopStage, sources: Sources, element: Element, carried: Se
     flags = [] if stage.constant is None else [stage.constant]
     wanted = [*stage.plain, *flags, *carried]
 
-    def left_of(graph: Graph) -> list[Any]:
+    def left_of(graph: Graph) -> list[Traced]:
         return [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(element.fields)]
 
-    def right_of(graph: Graph, first: int) -> tuple[list[Any], list[Any]]:
+    def right_of(graph: Graph, first: int) -> tuple[list[Traced], list[Traced]]:
         """Return the plain numbers of a step, and the flag and the carried numbers of its element."""
         numbers = [trace_node(graph, node) for node in copy_nodes(wanted, graph, sources.inputs(graph, first))]
         return numbers[: len(stage.plain)], numbers[len(stage.plain) :]

@@ -272,5 +272,4 @@ def _part(leaf: AnyArray, shape: tuple[int, ...], axis: int, piece: slice) -> An
     own = axis - (len(shape) - leaf.ndim)
     if not 0 <= own < leaf.ndim or leaf.shape[own] == 1:
         return leaf
-    part: AnyArray = leaf[(slice(None),) * own + (piece,)]
-    return part
+    return leaf[(slice(None),) * own + (piece,)]

@@ -282,8 +282,7 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
             raise ValueError(
                 f"kth={position} was passed for an axis of length {array.shape[axis]}; pass one of its indices"
             )
-    ordered: Array = sort(array, axis=axis)
-    return ordered
+    return sort(array, axis=axis)
 
 
 @_form_of(np.quantile)

@@ -142,8 +142,7 @@ def _keys_of(device: OpenedDevice, runs: KeyRuns, keys: SomeArray) -> AnyArray |
     """Return the first key of each run, where the keys are."""
     count = Array._of(device, runs.count)
     if not isinstance(keys, Array):
-        firsts: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
-        return firsts
+        return keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
     first = gather_entries(device._context, contiguous(keys), runs.starts, runs.count)
     return UnknownLengthArray(Array._of(device, first), keys.dtype, (), count)
 

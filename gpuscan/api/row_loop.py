@@ -240,7 +240,7 @@ def _try(traced: RowLoop, longer: RowLoop, dtypes: Sequence[Sequence[AnyDType]])
                 raise OperatorError(f"{traced.name} treats rows differently")
 
 
-def _draw(rng: np.random.Generator, dtype: AnyDType) -> Any:
+def _draw(rng: np.random.Generator, dtype: AnyDType) -> object:
     """Return a random number of a dtype. Only integers and bools have operations on bits."""
     number = rng.integers(0, 2 if dtype.kind == "b" else 100) if dtype.kind in "biu" else rng.normal()
     return np.asarray(number).astype(dtype)[()]

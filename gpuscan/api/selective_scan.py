@@ -304,7 +304,7 @@ def softplus(x: Any) -> Any:
     return np.logaddexp(x, np.zeros_like(x))
 
 
-def softplus_gradient(grad: Any, x: Any) -> Any:
+def softplus_gradient(grad: object, x: Any) -> Any:
     """Return a gradient with respect to x from one with respect to softplus(x)."""
     return grad / (1 + np.exp(-x))
 

@@ -379,8 +379,8 @@ def _scan_as_one(
         outputs: its arrays, depth first.
     """
     keys = options["keys"]
-    given = {**options, "keys": keys.numpy() if isinstance(keys, ShardedArray) else keys}
-    given["device"] = first.devices[0]
+    keys = keys.numpy() if isinstance(keys, ShardedArray) else keys
+    given = {**options, "keys": keys, "device": first.devices[0]}
     scanned = scan(over_arrays(ShardedArray.numpy, x), op, **given)
     total = None
     if options["return_total"]:

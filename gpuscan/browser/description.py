@@ -114,8 +114,7 @@ def _seed(problem: Problem) -> list[int] | None:
     seeds = problem.numpy_seeds
     if seeds is None:
         return None
-    words: list[int] = words_of(problem.element, seeds).reshape(-1).tolist()
-    return words
+    return words_of(problem.element, seeds).reshape(-1).tolist()
 
 
 def _variant(variant: Variant, shaders: dict[str, str]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.steps import Binding
@@ -73,7 +73,7 @@ class BindGroups:
                 self._kept.move_to_end(key)
                 return kept[0]
         # Makes a named tuple without a call of Python's.
-        new: Any = tuple.__new__
+        new = tuple.__new__
         bound = [
             (number, new(Binding, (buffer, binding.offset, binding.size)))
             for number, binding, buffer in zip(item.numbers, item.bindings, buffers, strict=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.heuristics import GPU
@@ -100,6 +100,10 @@ class SizedAllocation:
     def mark_recorded(self) -> None:
         """Do what `Allocation.mark_recorded` does."""
         self.base.mark_recorded()
+
+
+# What owns the memory of an array.
+Memory: TypeAlias = Allocation | SizedAllocation
 
 
 class BufferPool:

@@ -30,7 +30,7 @@ from gpuscan.device.adapter_requirements import (
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups
-from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, SizedAllocation
+from gpuscan.device.buffer_pool import Allocation, BufferPool, Memory, MemoryUsage, SizedAllocation
 from gpuscan.device.capability_probe import probe
 from gpuscan.device.error_translation import lost_while_compiling, translate_errors
 from gpuscan.device.interrupts import defer_exit, defer_interrupts
@@ -545,7 +545,7 @@ class DeviceContext:
 
     # ----- Memory
 
-    def allocate(self, nbytes: int, more: int = 0) -> Allocation:
+    def allocate(self, nbytes: int, more: int = 0) -> Memory:
         """Return memory for an array; it goes back to the pool when nothing refers to the allocation.
 
         Args:
@@ -554,15 +554,15 @@ class DeviceContext:
         """
         flags = self.usage
         given: Any = nbytes  # as `concrete` does, without its calls: most calls of the package allocate
-        number: Any = given.value if type(given) is Size else given
-        allocation: Any = self.pool.lend(number, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
+        number = given.value if type(given) is Size else given
+        base = self.pool.lend(number, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
+        allocation: Memory = base
         if number is not nbytes:
-            usage_and_size = allocation.usage_and_size[0], apply(self.pool.size_of, nbytes)
-            allocation = SizedAllocation(allocation, nbytes, usage_and_size)
+            usage_and_size = base.usage_and_size[0], apply(self.pool.size_of, nbytes)
+            allocation = SizedAllocation(base, nbytes, usage_and_size)
         if self.queue.recording is not None and (recording := self.recording) is not None:
             recording.note_memory(allocation)
-        lent: Allocation = allocation
-        return lent
+        return allocation
 
     def uniform(self, numbers: bytes | Expression | Size) -> Binding:
         """Return a uniform buffer with these bytes. It is never written again, so later stages share it.

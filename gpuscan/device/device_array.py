@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType, Shape
-from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
+from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, Memory, SizedAllocation
 from gpuscan.device.caller_buffers import check_state, check_usages
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
@@ -57,7 +57,7 @@ class DeviceArray(OnDevice):
         shape: tuple[int, ...],
         dtype: Any,
         offset: int = 0,
-        owner: Allocation | None = None,
+        owner: Memory | None = None,
         strides: tuple[int, ...] | None = None,
     ) -> None:
         self._context = context
@@ -157,7 +157,7 @@ class DeviceArray(OnDevice):
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
     def _made(
-        self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
+        self, owner: Memory, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
         return DeviceArray(self._context, owner.buffer, shape, dtype, offset, owner, strides)
@@ -251,8 +251,7 @@ def _native_dtype(given: AnyDType) -> AnyDType:
             "Make one array of each field, x[name], and pass them as a bundle: a dict or a tuple of arrays"
         )
     scalar_of(given)
-    native: AnyDType = given if given.isnative else given.newbyteorder("=")
-    return native
+    return given if given.isnative else given.newbyteorder("=")
 
 
 def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
@@ -341,8 +340,7 @@ def upload_rows(context: DeviceContext, rows: AnyArray | ParameterArray, count: 
     """
     if isinstance(rows, ParameterArray) or not rows.nbytes or len(rows) > 1 or count == 1:
         return upload_array(context, rows)
-    content: Any = apply(_repeat, rows.tobytes(), count)
-    return upload_changing(context, content, (count, *rows.shape[1:]), rows.dtype)
+    return upload_changing(context, apply(_repeat, rows.tobytes(), count), (count, *rows.shape[1:]), rows.dtype)
 
 
 def _repeat(row: bytes, count: int) -> bytes:
@@ -374,7 +372,7 @@ def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
     return array
 
 
-def device_arrays_in(value: object) -> list[Any]:
+def device_arrays_in(value: object) -> list[DeviceArray]:
     """Return the arrays on a device in a nest of tuples, lists and dicts, depth first."""
     arrays, waiting = [], [value]
     while waiting:

@@ -31,7 +31,7 @@ LAST_EPOCH = 0xFFFF
 GROWTH = 16
 MAX_AHEAD = 256
 # Makes a named tuple without a call of Python's: each run of a program has one.
-_new: Any = tuple.__new__
+_new = tuple.__new__
 # A buffer that is not made yet, and its size.
 _NO_MEMORY = (None, -1)
 # How many descriptors have their parameters kept; the least recently used goes first.
@@ -181,8 +181,7 @@ class TileState:
             if size < run_descriptor.nbytes:
                 memory = self._grow(run_descriptor)
             offset = number * len(run_descriptor.words) * self._stride
-            run: RunBuffers = _new(RunBuffers, (memory, epoch, params, offset, self._stride))
-            return run
+            return _new(RunBuffers, (memory, epoch, params, offset, self._stride))
 
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -273,7 +273,7 @@ def read_together(queue: Queue, pool: BufferPool, ranges: Sequence[tuple[wgpu.GP
         size += -(-nbytes // 8) * 8
     usages_and_sizes = [(_read_usage(), pool.size_of(size))]
     # Makes a named tuple without a call of Python's.
-    new: Any = tuple.__new__
+    new = tuple.__new__
     with defer_interrupts():
         (staging,) = taken = pool.take_all(usages_and_sizes)
         copies, at = [], 0

@@ -290,8 +290,7 @@ class StridedRows:
         if flat is None or not flat.flags.c_contiguous or self._map is not None or flat.dtype != self._dtype:
             return None
         size = self._element_bytes
-        view: Bytes = flat.reshape(-1).view(np.uint8)[start * size : (start + count) * size]
-        return view
+        return flat.reshape(-1).view(np.uint8)[start * size : (start + count) * size]
 
     def read(self, start: int, into: Bytes) -> None:
         """Copy the elements from `start` on that fill `into`."""

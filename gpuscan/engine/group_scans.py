@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from gpuscan.planning.sort_plan import TileSort
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
+
+# The labels of a call: in NumPy, or on a device as they are, sorted, or planned by a table.
+Labels: TypeAlias = AnyArray | DeviceArray | CountedLabels | SortedLabels | TabledGroups
 
 # The words of what groups/choose_table.wgsl writes: twice the parameters of stages; a step of a sort; and
 # words that are 0 if labels are to be sorted, and if elements are to be sorted by buckets first. Parts that shaders
@@ -79,7 +83,7 @@ class UncountedLabels:
 def scan_groups(
     executor: Executor,
     problem: Problem,
-    labels: object,
+    labels: Labels,
     strategy: str = "auto",
     *,
     out: Sequence[DeviceArray] | None = None,

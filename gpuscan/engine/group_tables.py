@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_rows
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
@@ -90,7 +90,9 @@ class TabledGroups:
     table: GroupTable
 
 
-def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bool = False) -> FewLabels | None:
+def count_labels(
+    executor: Executor, problem: Problem, labels: AnyArray | DeviceArray | CountedLabels, *, reads: bool = False
+) -> FewLabels | None:
     """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
 
     Args:

@@ -62,7 +62,7 @@ def launch_or_record(
     arrays: Sequence[DeviceArray],
     compute: Callable[[Parameters | None, Sequence[DeviceArray], Iterator[object]], tuple[R, object]],
     out: object = None,
-    floats: Sequence[Any] = (),
+    floats: Sequence[object] = (),
     functions: Hashable = None,
     arguments: object = None,
 ) -> R:
@@ -163,7 +163,7 @@ class _Variants:
         self.owners: tuple[object, ...] = ()
         self._compute = Computation(self.expressions).values
 
-    def key(self, floats: Sequence[Any]) -> Hashable:
+    def key(self, floats: Sequence[object]) -> Hashable:
         """Return the key of the program for these floats: this object, and the values."""
         return self, *self._compute(floats)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -100,10 +100,8 @@ def _wrong_floats(context: DeviceContext) -> str:
     with np.errstate(all="ignore"):
         expected = _steps(pairs)
     names = ("sums", "products", "sums of products")
-    wrong = [
-        name for name, *both in zip(names, results, expected, strict=True) if not _same_bits(both[0]._read(), both[1])
-    ]
-    return " and ".join(wrong)
+    triples = zip(names, results, expected, strict=True)
+    return " and ".join([name for name, result, own in triples if not _same_bits(result._read(), own)])
 
 
 def _keep_right(left: object, right: object) -> object:
@@ -112,7 +110,7 @@ def _keep_right(left: object, right: object) -> object:
     return right
 
 
-def _steps(pair: Sequence[AnyArray]) -> Any:
+def _steps(pair: Sequence[AnyArray]) -> tuple[AnyArray, ...]:
     """Return a sum, a product, and a sum of a product that a compiler might round once instead of twice."""
     product = pair[0] * pair[1]
     return pair[0] + pair[1], product, product + pair[1]

@@ -59,7 +59,7 @@ class Computation:
         step_numbers: dict[Hashable, int] = {}
         self.values: Callable[[Sequence[object]], list[object]] = self._compute
         # For functions that take long: the bits of the last numbers, the results, and the values of all steps.
-        self._last: tuple[list[object], list[object], list[Any]] = [], [], []
+        self._last: tuple[list[object], list[object], list[object]] = [], [], []
 
         def index_of(operand: object) -> int:
             if type(operand) is not Expression:
@@ -122,14 +122,14 @@ class Computation:
         for index, known in enumerate(values[len(self.constants) :][: len(last_bits)]):
             if bits[index] == last_bits[index]:
                 kept[index] = known
-        fresh: list[Any] = []
+        fresh: list[object] = []
         with np.errstate(all="ignore"):
             results = self._compute(kept, values, fresh)
         self._last = bits, results, fresh
         return results
 
     def _compute(
-        self, floats: Sequence[object], last: Sequence[Any] = (), fresh: list[Any] | None = None
+        self, floats: Sequence[object], last: Sequence[object] = (), fresh: list[object] | None = None
     ) -> list[object]:
         """Return the values.
 

@@ -430,20 +430,24 @@ def take_along_axis(arr: Traced, indices: object, axis: int = -1) -> Traced:
     return result
 
 
+def _entries(name: str, a: Traced, axis: object) -> tuple[int, list[Traced]]:
+    """Return the axis that is reduced and its entries, each with length 1. None is all axes, joined to one."""
+    if axis is None and a.graph.whole:
+        a.note_number()
+        a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
+    axis = _axis(name, a, axis)
+    return axis, [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
+
+
 def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[..., Traced]:
     """Return a reduction along a trailing axis, from left to right. Sums of integers are 64-bit, as NumPy's are."""
 
     def reduce(a: Traced, axis: object = None, dtype: object = None, *, keepdims: bool = False) -> Traced:
-        if axis is None and a.graph.whole:
-            a.note_number()
-            a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
-        axis = _axis(name, a, axis)
         if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):
             dtype = np.uint64 if a.scalar.kind == "unsigned" else np.int64
-        a = a if dtype is None else a.astype(dtype)
-        if a.shape[axis] == 0:
+        axis, lines = _entries(name, a if dtype is None else a.astype(dtype), axis)
+        if not lines:
             raise operator_error(f"{name} of an axis without entries")
-        lines = [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
         total = functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], lines)
         return total if keepdims else Traced(a.graph, np.asarray(np.squeeze(total.nodes, axis), object), total.scalar)
 
@@ -454,11 +458,7 @@ def _position(name: str, comparison: np.ufunc) -> Callable[..., Traced]:
     """Return the function that gives the index of the first entry that no other one exceeds. NaN exceeds numbers."""
 
     def find(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
-        if axis is None and a.graph.whole:
-            a.note_number()
-            a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
-        axis = _axis(name, a, axis)
-        lines = [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
+        axis, lines = _entries(name, a, axis)
         best, position = lines[0], full_like(lines[0], 0, dtype=np.int64)
         for index, line in enumerate(lines[1:], 1):
             exceeds = comparison(line, best)
@@ -527,12 +527,11 @@ def matmul(x1: Any, x2: Any) -> Traced:
         product = matmul(left, right)
         kept = product[0] if sizes[0] == 1 else product
         return kept[..., 0] if sizes[1] == 1 else kept
-    for x in (x1, x2):
-        if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
-            raise operator_error(
-                "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
-                "(gs.operator(function, element_axes=2)); write np.matmul(m, v[..., None])[..., 0] for a vector"
-            )
+    if sizes != [2, 2]:
+        raise operator_error(
+            "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
+            "(gs.operator(function, element_axes=2)); write np.matmul(m, v[..., None])[..., 0] for a vector"
+        )
     (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2], aligned=False)
     if left.shape[1] != right.shape[0]:
         raise operator_error(f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ")

@@ -173,11 +173,10 @@ def _jsonable(value: object) -> object:
 
 
 def _exactly(wanted_type: type[T]) -> Callable[..., T]:
-    def read(value: Any) -> T:
+    def read(value: object) -> T:
         if type(value) is not wanted_type:  # not isinstance: True is an int
             raise TypeError(f"expected {wanted_type.__name__}, found {value!r}")
-        checked: T = value
-        return checked
+        return value
 
     return read
 

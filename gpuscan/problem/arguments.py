@@ -364,7 +364,7 @@ def resolve_axes(axis: object, shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(len(shape)))
-    given: tuple[Any, ...] = axis if isinstance(axis, tuple) else (axis,)
+    given = axis if isinstance(axis, tuple) else (axis,)
     axes = tuple([resolve_axis(number, shape) for number in given])
     if len(set(axes)) < len(axes):
         raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")

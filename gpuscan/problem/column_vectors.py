@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuscan.elements import Element, Structure, bundle_of
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameter_array import HostArray, ParameterArray
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem
 from gpuscan.sizes import reveal
@@ -78,7 +78,7 @@ def as_vectors(problem: Problem) -> Problem:
     return whole.as_rewrite_of(problem, "vectors")
 
 
-def _repeat(count: int, rows: Any) -> Any:
+def _repeat(count: int, rows: HostArray) -> HostArray:
     """Return the values of `count` rows, given the values of all of them or the one value that they share."""
     return np.broadcast_to(rows, (count,)) if isinstance(rows, np.ndarray) and len(rows) == 1 else rows
 

@@ -23,6 +23,7 @@ from gpuscan.operators.traced_array import Number, Traced, complex_of
 from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
+    from gpuscan.problem.arguments import Leaf
     from gpuscan.problem.problem import Problem
 
 # WebGPU's name of the limit on the storage buffers that a shader binds.
@@ -41,7 +42,7 @@ def binds_too_many(problem: Problem, limit: int) -> bool:
     return arrays + auxiliary > limit
 
 
-def pack_problem(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) -> Problem:
+def pack_problem(problem: Problem, leaves: Sequence[Leaf], limit: int, adapter: str) -> Problem:
     """Return the same problem on packed arrays.
 
     Args:

@@ -223,8 +223,7 @@ class Heads(RowsAlongAxis):
         if last == first + 1:
             row: AnyArray = moved[np.unravel_index(first, moved.shape[:-1])]
             return row[np.newaxis]  # a view, since a row may be long
-        rows: AnyArray = moved[np.unravel_index(np.arange(first, last), moved.shape[:-1])]
-        return rows
+        return moved[np.unravel_index(np.arange(first, last), moved.shape[:-1])]
 
     # ----- Heads of columns, in the order of memory
 

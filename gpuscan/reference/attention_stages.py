@@ -57,8 +57,7 @@ class Chunk:
         gates = self.gates if self.by_key else self.gates[..., np.newaxis]
         between = gates[..., :, np.newaxis, :] - gates[..., np.newaxis, :, :]
         steps = np.arange(self.q.shape[-2])
-        decays: Array = np.exp(np.where(steps[:, np.newaxis, np.newaxis] < steps[:, np.newaxis], -np.inf, between))
-        return decays
+        return np.exp(np.where(steps[:, np.newaxis, np.newaxis] < steps[:, np.newaxis], -np.inf, between))
 
     @property
     def whole_decay(self) -> Array:

@@ -19,8 +19,7 @@ def argsort(keys: Array, axis: int, descending: bool = False) -> Array:
         array([3, 0, 2, 1])
     """
     # NumPy's own indices have 32 bits under Pyodide.
-    order: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable").astype(np.int64, copy=False)
-    return order
+    return np.argsort(orders(keys, descending), axis=axis, kind="stable").astype(np.int64, copy=False)
 
 
 def orders(keys: Array, descending: bool = False) -> Array:

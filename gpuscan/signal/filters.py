@@ -198,8 +198,7 @@ def section_table(sos: object) -> Floats:
         raise ValueError(
             "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
         )
-    typed: Floats = table
-    return typed
+    return table
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,7 @@ def _factors(roots: AnyArray, delays: int = 0) -> list[Factor]:
 
 def pad_coefficients(coefficients: Floats, length: int) -> Floats:
     """Return the coefficients with zeros after them."""
-    padded: Floats = np.concatenate([coefficients, np.zeros(length - len(coefficients))])
-    return padded
+    return np.concatenate([coefficients, np.zeros(length - len(coefficients))])
 
 
 def trim_zeros(coefficients: Any) -> Any:

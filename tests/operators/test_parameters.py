@@ -36,9 +36,9 @@ def make(k: Any, j: Any) -> Callable[[Any], Any]:
     return function
 
 
-def floats_of(function: Any) -> tuple[Any, list[float]]:
+def floats_of(function: Any) -> tuple[Any, list[Any]]:
     """Return the key of a function without floats, and these."""
-    floats: list[object] = []
+    floats: list[Any] = []
     return function_key(function, floats=floats), floats
 
 

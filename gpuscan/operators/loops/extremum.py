@@ -64,7 +64,7 @@ class BestMaps(Composition):
         return False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        better: Any = None
+        better = None
         for op, key in reversed(self.keys):
             old, new = (_key_of(key, numbers[1:]) for numbers in (left, right))
             wins_by_key = getattr(np, op)(new, old)

@@ -407,8 +407,7 @@ def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """
     unit, _ = powers(factor.dtype)
     quarter = normal_power_of_two(np.clip(exponent, -5, 5) * (int(np.log2(unit)) // 4), factor)
-    product: Number = number * quarter * quarter * (factor * quarter) * quarter
-    return product
+    return number * quarter * quarter * (factor * quarter) * quarter
 
 
 @dataclass(frozen=True)
@@ -439,8 +438,7 @@ class ScaledMaps(Composition):
             # An infinity stands for a term that is absent, and stays so.
             nothing = self.semiring.nothing_like(product)
             product = np.where(state == nothing, nothing, product)
-        total: Number = self.semiring.plus(product, shift)
-        return total
+        return self.semiring.plus(product, shift)
 
     # Within a chunk, the factor is a product of factors from `split_number`, and the exponent is one of 2.
 
