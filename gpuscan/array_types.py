@@ -10,6 +10,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 # A NumPy array of any shape and dtype, and any dtype. Only at run time it is known which.
 AnyArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 AnyDType: TypeAlias = np.dtype[Any]
+# Bytes to copy, or a view of memory.
+Bytes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 # What NumPy takes as a shape: NumPy's integers are as good as Python's.
 Shape: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
 

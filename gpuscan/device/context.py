@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import Bytes
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.codegen.switches import SWITCH_BINDING, with_switch
 from gpuscan.device import tile_cache
@@ -34,7 +35,6 @@ from gpuscan.device.buffer_pool import Allocation, BufferPool, Memory, MemoryUsa
 from gpuscan.device.capability_probe import probe
 from gpuscan.device.error_translation import lost_while_compiling, translate_errors
 from gpuscan.device.interrupts import defer_exit, defer_interrupts
-from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.program import Recording, encode
 from gpuscan.device.queue import open_queue

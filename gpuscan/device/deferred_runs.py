@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, Bytes
 from gpuscan.device.backends import webgpu
 from gpuscan.device.interrupts import defer_interrupts
 from gpuscan.device.steps import Binding, Clear, Copy
@@ -130,18 +131,18 @@ class DeferringQueue(ABC):
         """Submit the commands. Ctrl-C is deferred meanwhile."""
 
     @abstractmethod
-    def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+    def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
 
     @abstractmethod
-    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: AnyArray) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
 
     @abstractmethod
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> Any:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
 
-    def read(self, staging: wgpu.GPUBuffer, size: int, copies: Sequence[Copy]) -> Any:
+    def read(self, staging: wgpu.GPUBuffer, size: int, copies: Sequence[Copy]) -> Bytes:
         """Return the first bytes of a buffer as copies leave them, which are submitted with the deferred runs.
 
         The caller defers Ctrl-C.
@@ -149,7 +150,7 @@ class DeferringQueue(ABC):
         self.flush(copies)
         mapping = self.map(staging, size)
         mapping.sync_wait()
-        content = mapping.view(size).copy()
+        content: Bytes = mapping.view(size).copy()
         mapping.unmap()
         return content
 
@@ -204,7 +205,7 @@ class DeferringQueue(ABC):
             finally:
                 self._settling = False
 
-    def write_deferred(self, buffer: wgpu.GPUBuffer, data: Any) -> None:
+    def write_deferred(self, buffer: wgpu.GPUBuffer, data: Bytes) -> None:
         """Write whole words to the beginning of a buffer of the pool after the deferred runs, which may still use it.
 
         Few words are copied there by the GPU, so that nothing is submitted. Each submission writes the words of all

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, Bytes
 from gpuscan.device.backends import package_of
 from gpuscan.device.deferred_runs import Command, DeferringQueue
 from gpuscan.device.interrupts import defer_interrupts
@@ -84,8 +85,6 @@ _WHOLE_SIZE = 2**64 - 1
 _POLL_SECONDS = 20e-6
 # `map` with it makes no Python calls.
 _size_of = itemgetter("size")
-
-Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 class _Library:
@@ -493,7 +492,7 @@ class NativeQueue(DeferringQueue):
         self.flush()
         self.write_unread(buffer, offset, data)
 
-    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: AnyArray) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
         library = self.library
         content = library.from_buffer(library.bytes, data)

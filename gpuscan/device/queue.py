@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, Bytes
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.deferred_runs import Command, DeferringQueue
 from gpuscan.device.interrupts import defer_exit, idle_at_exit
-from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available, missing_internal
+from gpuscan.device.native_queue import NativeMapping, NativeQueue, is_available, missing_internal
 from gpuscan.device.steps import Binding, Clear, Copy
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class PublicQueue(DeferringQueue):
         # This submits the deferred runs first; see `DeferringQueue`.
         self._device.queue.write_buffer(buffer, offset, data)
 
-    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: AnyArray) -> None:
         """Write whole words to bytes of a buffer that no run has read yet, so that the deferred runs may come later."""
         self._submitting = True
         try:

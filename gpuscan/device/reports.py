@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from gpuscan.device.native_queue import Bytes
+from gpuscan.array_types import Bytes
 from gpuscan.device.timeouts import Timeouts, timeout_error
 from gpuscan.device.transfer import read_together, round_up
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError

@@ -6,10 +6,11 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.backends import webgpu
 from gpuscan.device.steps import Binding
 from gpuscan.errors import GpuscanError, smaller
@@ -131,7 +132,7 @@ class TileState:
         write: writes to bytes of a buffer that nothing has read yet.
     """
 
-    def __init__(self, wgpu_device: wgpu.GPUDevice, write: Callable[[wgpu.GPUBuffer, int, Any], None]) -> None:
+    def __init__(self, wgpu_device: wgpu.GPUDevice, write: Callable[[wgpu.GPUBuffer, int, AnyArray], None]) -> None:
         self._device, self._write = wgpu_device, write
         # The buffers of posts, of totals and of the counts of sorts, by `RunDescriptor.memory`, and their sizes.
         self._memory: dict[str, tuple[object, int]] = {}

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray, AnyDType, Bytes
 from gpuscan.device.backends import IN_BROWSER, webgpu
 from gpuscan.device.interrupts import defer_interrupts
-from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
 from gpuscan.device.steps import Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS

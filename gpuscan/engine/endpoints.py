@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray, AnyDType, Bytes
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.element_copy import StridedView, copy_elements, copy_view, duplicate, view_of

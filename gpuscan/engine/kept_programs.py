@@ -61,9 +61,9 @@ def launch_or_record(
     sizes: tuple[int, ...],
     arrays: Sequence[DeviceArray],
     compute: Callable[[Parameters | None, Sequence[DeviceArray], Iterator[object]], tuple[R, object]],
-    out: object = None,
-    floats: Sequence[object] = (),
-    functions: Hashable = None,
+    out: object,
+    floats: Sequence[object],
+    functions: Hashable,
     arguments: object = None,
 ) -> R:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
+from gpuscan.array_types import AnyArray, Bytes
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up, upload

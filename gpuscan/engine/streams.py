@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray, AnyDType, Bytes
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.error_translation import translate_errors_in_steps
-from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up
 from gpuscan.engine.device_arrays import pack_device_arrays, unpack
