@@ -70,7 +70,7 @@ class Computation:
             if operand.function is None:
                 return index_of(operand.value)
             if operand.structure not in step_numbers:
-                operands = [index_of(item) for item in operand.operands]
+                operands = list(map(index_of, operand.operands))
                 steps.append((operand.function, operands))
                 if not _is_quiet(operand) and self.values != self._compute_again:
                     is_long = isinstance(operand.function, FunctionType)

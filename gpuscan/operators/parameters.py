@@ -49,6 +49,8 @@ _FALLIBLE = frozenset(
 )
 # The most operations of an expression: the time to compare two of them grows with it.
 _MAX_SIZE = 1024
+# The most operations of which each takes the result of the one before. Python compares their nest by recursion.
+_MAX_DEPTH = 256
 # How many sets of parameters are kept for later calls.
 _MAX_SETS = 512
 
@@ -69,9 +71,10 @@ class Expression:
         structure: what is computed from which floats; the index of the float for one of them. A size has `Size` and its
             index.
         size: the number of operations.
+        depth: the most operations of which each takes the result of the one before.
     """
 
-    __slots__ = ("_hash", "function", "operands", "parameters", "size", "structure", "value")
+    __slots__ = ("_hash", "depth", "function", "operands", "parameters", "size", "structure", "value")
 
     def __init__(
         self,
@@ -83,7 +86,9 @@ class Expression:
     ) -> None:
         self.parameters, self.function, self.operands = parameters, function, operands
         self.value, self.structure = value, structure
-        self.size: int = 1 + sum(operand.size for operand in operands if type(operand) is Expression)
+        inner = [operand for operand in operands if type(operand) is Expression]
+        self.size: int = 1 + sum([operand.size for operand in inner])
+        self.depth: int = 1 + max([operand.depth for operand in inner], default=0)
         self._hash = hash((id(parameters), structure))
 
     def __eq__(self, other: object) -> bool:
@@ -113,8 +118,11 @@ class Expression:
         if type(self.value) is Size:
             return reveal_size(self.value)
         value_type = type(self.value)
-        has_bits = value_type in FLOATS or value_type is np.ndarray
-        shown: Any = self if value_type in _EXACT else derive(bits_of if has_bits else repr, self)
+        shown = self
+        if value_type not in _EXACT:
+            # Not by `derive`, which reveals an expression that takes the most operations.
+            function = bits_of if value_type in FLOATS or value_type is np.ndarray else repr
+            shown = Expression(self.parameters, function, (self,), function(self.value), (function, self.structure))
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
@@ -135,8 +143,9 @@ def derive(function: Callable[..., T], *operands: object) -> T | Expression:
         for operand in expressions:
             operand.reveal()
         raise
-    size = sum(operand.size for operand in expressions)
-    if size >= _MAX_SIZE or any(operand.parameters is not parameters for operand in expressions):
+    is_full = sum([operand.size for operand in expressions]) >= _MAX_SIZE
+    is_full = is_full or max([operand.depth for operand in expressions]) >= _MAX_DEPTH
+    if is_full or any(operand.parameters is not parameters for operand in expressions):
         for operand in expressions:
             operand.reveal()
         return value

@@ -529,6 +529,24 @@ def test_integers_that_change_beside_floats(device: gs.Device) -> None:
                 gs.map(lambda v, k=k: v * k, a)
 
 
+@pytest.mark.parametrize("operations", [255, 256, 700, 2000])
+def test_many_operations_on_floats(device: gs.Device, operations: int) -> None:
+    """Assert that a function may compute numbers of its float one after another, as many as it likes."""
+
+    def scale(factor: float) -> Callable[[Any], Any]:
+        def scaled(v: Any) -> Any:
+            product = factor
+            for _ in range(operations):
+                product = product * 1.001
+            return v * product
+
+        return scaled
+
+    array = device.asarray(X)
+    for factor in (0.5, 1.5, 2.5):
+        assert_same(gs.map(scale(factor), array).numpy(), scale(factor)(X))
+
+
 def test_recursion_and_shared_names(device: gs.Device) -> None:
     """Assert that a function that calls itself, by its name or a cell, sees the float of this call."""
     a = device.asarray(X)

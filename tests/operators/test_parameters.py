@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from gpuscan.elements import element_of
 from gpuscan.operators.computation import FAILED, Computation
 from gpuscan.operators.function_keys import function_key, with_parameters
-from gpuscan.operators.parameters import Parameter, Parameters, derive, parameters_of
+from gpuscan.operators.parameters import Expression, Parameter, Parameters, bits_of, derive, parameters_of
 from gpuscan.operators.trace import trace_map
 
 GLOBAL = 0.5
@@ -135,6 +136,22 @@ def test_what_is_revealed() -> None:
         assert value == [int(k)]
         assert exponent == [short]
         assert converted == [True]  # the conversion is defined
+
+
+def test_the_largest_expressions() -> None:
+    """Assert that a number that takes the most operations is revealed as others are, and then goes on as a constant."""
+    wide = Parameters([0.5]).leaves[0]
+    for _ in range(9):
+        wide = derive(operator.add, wide, wide)
+    wide = derive(operator.mul, wide, 0.25)
+    long = Parameters([0.5]).leaves[0]
+    for _ in range(255):
+        long = derive(operator.mul, long, 1.5)
+    for largest in (wide, long):
+        assert isinstance(largest, Expression)
+        value: Any = largest.value
+        assert derive(operator.mul, largest, 0.5) == value * 0.5
+        assert (bits_of, largest.structure) in largest.parameters.revealed
 
 
 def test_a_parameter_that_acts_otherwise() -> None:
