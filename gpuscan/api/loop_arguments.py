@@ -23,7 +23,7 @@ from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.operator import Function
 from gpuscan.operators.parameter_array import HostArray, ParameterArray, check_init, fill_array, is_number_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
-from gpuscan.operators.source_location import SingleNumberError
+from gpuscan.operators.source_location import MissingAxisError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.recent_values import RecentValues
@@ -204,7 +204,7 @@ def loop_arguments(
         return doubtful
     if not refusals:
         raise _no_split([leaf.shape for leaf in leaves], [_shape_of(leaf) for leaf in tries[0][1]], axis)
-    raise next((refusal for refusal in refusals if not isinstance(refusal, SingleNumberError)), refusals[0])
+    raise next((refusal for refusal in refusals if not isinstance(refusal, MissingAxisError)), refusals[0])
 
 
 def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> ValueError:

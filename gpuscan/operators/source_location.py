@@ -17,13 +17,18 @@ from gpuscan.errors import OperatorError
 _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(np.__file__).parent))
 
 
-class SingleNumberError(OperatorError):
-    """A number was used as an array. The carry may be an array that was read as rows of numbers."""
+class MissingAxisError(OperatorError):
+    """A value was used as an array of more axes than it has. The element may have more axes than were tried."""
 
 
 def operator_error(message: str) -> OperatorError:
     """Return an `OperatorError` that ends with the line of the user's code that is running now."""
     return OperatorError(message + running_line())
+
+
+def missing_axis_error(message: str) -> MissingAxisError:
+    """Return a `MissingAxisError` that ends with the line of the user's code that is running now."""
+    return MissingAxisError(message + running_line())
 
 
 def running_line() -> str:

@@ -18,7 +18,7 @@ from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.function_keys import never_changes
 from gpuscan.operators.parameters import Parameter, reveal, trace_with_floats, trace_with_parameters
-from gpuscan.operators.source_location import quote_definition, quote_traceback
+from gpuscan.operators.source_location import MissingAxisError, quote_definition, quote_traceback
 from gpuscan.operators.traced_array import (
     Python,
     Traced,
@@ -240,7 +240,10 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
                 "np.select([i == 0, i == 1, ...], table), or look up what depends on x alone before the loop, as a "
                 f"part of xs{source_line}"
             ) from error
-        raise OperatorError(
+        lacks_axis = isinstance(error, np.exceptions.AxisError) or (
+            isinstance(error, IndexError) and "too many" in str(error)
+        )
+        raise (MissingAxisError if lacks_axis else OperatorError)(
             f"{name} raised {type(error).__name__} while it was traced: {error}{source_line}"
         ) from error
 

@@ -19,7 +19,7 @@ from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
 from gpuscan.operators.parameter_array import ParameterArray, arrays_hold
 from gpuscan.operators.parameters import FLOATS, INTEGERS, Parameter, derive, is_between, reveal
-from gpuscan.operators.source_location import SingleNumberError, operator_error, running_line
+from gpuscan.operators.source_location import missing_axis_error, operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.sizes import has_size
 
@@ -207,9 +207,9 @@ class Traced(ArrayOperators):
                     if self.graph.whole
                     else "only a declared trailing axis has entries: gs.operator(function, element_axes=1)"
                 )
-                raise SingleNumberError(
+                raise missing_axis_error(
                     f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
-                    f"fields (pass a tuple of arrays), and {entries}{running_line()}"
+                    f"fields (pass a tuple of arrays), and {entries}"
                 )
             text = ", ".join(str(part) for part in parts)
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
@@ -230,6 +230,10 @@ class Traced(ArrayOperators):
 
     def __contains__(self, item: object) -> bool:
         raise operator_error("`in` asks for one answer; write np.any(x == item, axis=-1)")
+
+    def __repr__(self) -> str:
+        what = f"an array of shape {tuple(self.shape)}" if self.shape else "a number"
+        return f"<{what} of {self.scalar.name}, known only on the GPU>"
 
     # ----- What cannot be traced
 
@@ -256,6 +260,12 @@ class Traced(ArrayOperators):
             "the function uses a value that is known only on the GPU as a Python index or count (of a list, a tuple or "
             "a range); in a step of gpuscan.loop, use a NumPy array outside of the function as a table. Otherwise "
             "write np.select([i == 0, i == 1, ...], table)"
+        )
+
+    def __hash__(self) -> int:
+        raise operator_error(
+            "the function looks a value that is known only on the GPU up in a dict or a set; write "
+            "np.select([i == 0, i == 1, ...], values) for a dict, and (i == 0) | (i == 1) for a set"
         )
 
     def __int__(self) -> int:
@@ -296,11 +306,16 @@ class Traced(ArrayOperators):
             options.setdefault("axis", 0)
         if method == "reduce" and ufunc in REDUCTIONS:
             return ARRAY_FUNCTIONS[REDUCTIONS[ufunc]](*inputs, **options)
-        if method == "reduce" and self.graph.whole and list(options) == ["axis"]:
-            return _reduce_along(ufunc, inputs[0], options["axis"])
+        if method == "reduce" and list(options) == ["axis"] and ufunc.nin == 2 and ufunc.signature is None:
+            axis = options["axis"]
+            if self.graph.whole or axis in range(-len(self.shape), 0):
+                return _reduce_along(ufunc, inputs[0], axis)
         if method != "__call__" or options:
             call = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-            raise operator_error(f"{call}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
+            raise operator_error(
+                f"{call}({', '.join(f'{name}=' for name in options)}) is not traced; call np.{ufunc.__name__} without "
+                "options, or its .reduce along an axis of the element, counted from the end (axis=-1)"
+            )
         results = call_ufunc(ufunc, inputs)
         if out is None or (self.graph.whole and isinstance(out[0], Traced) and not out[0].shape):
             # A number of a step of a loop does not change in place: h += x makes a new one, as of NumPy's scalars.

@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.parameters import Parameter
-from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.source_location import missing_axis_error, operator_error
 from gpuscan.operators.traced_array import (
     ARRAY_FUNCTIONS,
     ElementShape,
@@ -259,8 +259,14 @@ def _axis(name: str, x: Traced, axis: object, *, new: bool = False) -> int:
     count = len(x.shape) + new
     if x.graph.whole and isinstance(axis, int) and 0 <= axis < count:
         return axis
-    if not isinstance(axis, int) or not -count <= axis < 0:
+    if not isinstance(axis, int) or axis >= 0:
         raise operator_error(f"{name} takes an axis of the element, counted from the end (axis=-1); got axis={axis!r}")
+    if axis < -count:
+        what = f"an element of shape {x.shape}" if x.shape else "one number"
+        raise missing_axis_error(
+            f"{name} was called with axis={axis} for {what}, which has no such axis; pass an axis that it has, or an "
+            "array with one more axis after the scanned one"
+        )
     return axis
 
 
@@ -528,7 +534,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
         kept = product[0] if sizes[0] == 1 else product
         return kept[..., 0] if sizes[1] == 1 else kept
     if sizes != [2, 2]:
-        raise operator_error(
+        raise (missing_axis_error if min(sizes) < 2 else operator_error)(
             "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
             "(gs.operator(function, element_axes=2)); write np.matmul(m, v[..., None])[..., 0] for a vector"
         )

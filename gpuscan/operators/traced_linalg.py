@@ -19,7 +19,7 @@ from gpuscan.operators.matrices import (
     transpose_rows,
     unit_matrix,
 )
-from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.source_location import missing_axis_error, operator_error
 from gpuscan.operators.traced_array import Number, Traced
 from gpuscan.operators.traced_functions import common_nodes, register_form
 
@@ -32,7 +32,8 @@ def _matrices(name: str, *values: object) -> list[Traced]:
     matrices = [Traced(graph, matrix, scalar) for matrix in nodes]
     if any(len(matrix.shape) != 2 for matrix in matrices) or matrices[0].shape[0] != matrices[0].shape[1]:
         shown = " and ".join(str(matrix.shape) for matrix in matrices)
-        raise operator_error(
+        fewer = any(len(matrix.shape) < 2 for matrix in matrices)
+        raise (missing_axis_error if fewer else operator_error)(
             f"{name} of elements of shape {shown}: each side must be a matrix of the element "
             "(gs.operator(function, element_axes=2)), the first one square; write v[..., None] for a vector, and "
             "[..., 0] on the result"
@@ -112,7 +113,7 @@ def einsum(subscripts: object, *operands: object) -> Traced:
     sizes: dict[str, int] = {}
     for term, array in zip(terms, arrays, strict=True):
         if len(term) != len(array.shape):
-            raise operator_error(
+            raise (missing_axis_error if len(term) > len(array.shape) else operator_error)(
                 f"np.einsum({subscripts!r}): an operand of element shape {array.shape} has {len(array.shape)} axes, "
                 f"its subscripts {term!r} name {len(term)}"
             )

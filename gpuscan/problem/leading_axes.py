@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.elements import Structure, element_of
 from gpuscan.errors import OperatorError
+from gpuscan.operators.source_location import MissingAxisError
 from gpuscan.operators.trace import trace_function, trace_operator
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 
@@ -63,7 +64,7 @@ def split_axes(
         if refusal is None:
             return split
         refusals.append(refusal)
-    raise refusals[0]
+    raise next((refusal for refusal in refusals if not isinstance(refusal, MissingAxisError)), refusals[-1])
 
 
 def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> list[int]:

@@ -250,6 +250,9 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: np.array([l, r]), "np.stack([a, b], axis=-1)"),
         (lambda l, r: np.exp(l).fft(), "no attribute 'fft'"),
         (lambda l, r: next(iter(l)), "x[..., 0]"),
+        (lambda l, r: {0: l}[r], "np.select([i == 0, i == 1, ...], values)"),
+        (lambda l, r: l if l in {1.0, 2.0} else r, "(i == 0) | (i == 1) for a set"),
+        (lambda l, r: np.max(l, axis=-1), "with axis=-1 for one number, which has no such axis"),
         (lambda l, r: l * len(r), "x.shape[-1]"),
         (lambda l, r: (l, r), "2 fields, but its arguments are single values"),
         (lambda l, r: l < r, ".astype(np.float32)"),
@@ -342,6 +345,29 @@ def test_axes_that_mean_something_else_on_arrays_are_refused() -> None:
     assert "write x[..., None]" in find_refusal(lambda l, r: l * r[..., 0], np.float32, **vector)
     assert "m, v[..., None]" in find_refusal(lambda l, r: l @ r, np.float32, **vector)
     assert "shape ()" in find_refusal(lambda l, r: l[..., 0], np.float32, **vector)
+
+
+def test_ufuncs_reduce_along_axes_of_the_element_only() -> None:
+    vector = {"shapes": [(3,)]}
+    body = trace_body(lambda l, r: r * np.hypot.reduce(l, axis=-1)[..., None], np.float32, **vector)
+    assert body.count("hypot") == 2
+    for options in ({"axis": 0}, {}, {"axis": -2}, {"axis": -1, "keepdims": True}):
+        refusal = find_refusal(lambda l, r, given=options: np.hypot.reduce(l, **given), np.float32, **vector)
+        assert "np.hypot.reduce(" in refusal
+        assert "(axis=-1)" in refusal
+
+
+def test_traced_values_say_what_they_are_when_they_are_printed() -> None:
+    shown = set()
+
+    def add(l: Any, r: Any) -> Any:
+        shown.add(f"{l} {l[..., 0]}")
+        return l + r
+
+    trace_body(add, np.int16, shapes=[(2,)])
+    assert shown == {
+        "<an array of shape (2,) of int16, known only on the GPU> <a number of int16, known only on the GPU>"
+    }
 
 
 def test_unknown_dtypes_are_refused() -> None:

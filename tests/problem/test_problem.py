@@ -222,9 +222,27 @@ def test_axes_of_the_element_are_inferred(device: gs.Device, where: str) -> None
         gs.scan(m[0], lambda l, r: l + r, device=run)
     with pytest.raises(ValueError, match=r"shape \(2, 6\) and 2 axes of the element was passed without axis="):
         gs.scan(m, lambda l, r: l @ r, device=run)
-    for x in (m[0, :, :, :2], m[0, :, 0], m[0, :, 0, 0]):
+    for x in (m[0, :, 0], m[0, :, 0, 0]):
         with pytest.raises(gs.OperatorError, match=r"gs\.operator\(function, element_axes=2\)"):
             gs.scan(x, lambda l, r: l @ r, device=run)
+    with pytest.raises(gs.OperatorError, match="the inner sizes differ"):
+        gs.scan(m[0, :, :, :2], lambda l, r: l @ r, device=run)
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (lambda l, r: np.sort(l[..., :, :, None] + r[..., None, :, :], axis=-2), "^np.sort is not traced"),
+        (lambda l, r: l / np.max(r, axis=-1), r"^np.divide of element shapes \(2,\) and \(\)"),
+        (lambda l, r: np.cumsum(l.mT @ r, axis=-1), "^np.cumsum is not traced"),
+        (lambda l, r: np.einsum("...ij,...jk->...ik", l, r).fft(), "^the function reads .fft"),
+        (lambda l, r: l @ r[..., :, :, :, None], "^the operator raised IndexError .* is 2-dimensional"),
+    ],
+)
+def test_the_error_is_one_for_elements_that_have_the_axes_of_the_function(function: Any, fault: str) -> None:
+    """Assert that an error about the function itself is preferred to one about numbers that have no axes."""
+    with pytest.raises(gs.OperatorError, match=fault):
+        make_problem(np.ones((5, 2, 2), np.float32), function, axis=0)
 
 
 def test_functions_of_whole_arrays_are_refused() -> None:
