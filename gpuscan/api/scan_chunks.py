@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -203,8 +204,14 @@ def _problem_of(chunk: object, op: object, options: ProblemOptions, compensated:
     """Return the `Problem` of one chunk.
 
     Raises:
+        TypeError: the chunk is a number.
         ValueError: the chunk is not 1-D.
     """
+    if isinstance(chunk, (Number, np.generic)):
+        raise TypeError(
+            f"the number {chunk!r} was passed as a chunk, but a chunk is an array. Pass [x] for one chunk of the "
+            "numbers x, or use gpuscan.scan"
+        )
     x, op, options = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
     problem = find_or_make_problem(x, op, **(options | {"seeds_on_device": True}))
     if problem.indexed:

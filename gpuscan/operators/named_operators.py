@@ -130,9 +130,12 @@ def resolve(op: Any) -> Operator:
         return named
     if isinstance(op, np.ufunc):
         if op not in NAMED_OPERATORS:
+            is_numpy = getattr(np, op.__name__, None) is op
+            name = f"np.{op.__name__}" if is_numpy else str(op)
+            advice = f". If it is associative, pass a function: lambda l, r: {name}(l, r)"
             raise OperatorError(
-                f"op=np.{op.__name__} was passed, which is no named operator; {_choices()}. If it is associative, "
-                f"pass a function: lambda l, r: np.{op.__name__}(l, r)"
+                f"op={name} was passed, which is no named operator; {_choices()}"
+                + (advice if is_numpy and op.nin == 2 else "")
             )
         return NAMED_OPERATORS[op]
     if callable(op):

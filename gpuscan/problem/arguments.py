@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from io import IOBase
 from math import prod
 from numbers import Number
+from os import PathLike
 from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -240,8 +242,12 @@ def as_input_array(x: object) -> AnyArray:
     """Return what `as_array` makes of an input, unless NumPy takes it for a single object.
 
     Raises:
-        TypeError: as `as_array`; or the value is no array and no number, such as None, a set or a generator.
+        TypeError: as `as_array`; or the value is no array and no number, such as None, a set, a generator, the name of
+            a file, or a tensor whose gradient would be lost.
     """
+    if type(x) is not np.ndarray and type(x) not in _BUILTIN:
+        check_library(x)
+        _check_is_array(x)
     array = as_array(x)
     if array.dtype == object and array.ndim == 0 and not isinstance(x, (np.ndarray, Number)):
         raise TypeError(
@@ -249,6 +255,32 @@ def as_input_array(x: object) -> AnyArray:
             "such as list(x) of a set or a generator"
         )
     return array
+
+
+def _check_is_array(x: Any) -> None:
+    """Raise TypeError for a file, a mapping, or an array of which a framework records what is computed of it."""
+    if isinstance(x, (str, PathLike, IOBase)):
+        raise TypeError(
+            f"{abbreviate(x)} was passed, which is no array of numbers. To read a file, pass np.load(path, "
+            'mmap_mode="r") for a .npy file, or np.memmap(path, dtype, mode="r") for one that has numbers alone'
+        )
+    if isinstance(x, bytes):
+        raise TypeError("bytes were passed, which are no array of numbers. Pass np.frombuffer(x, np.uint8)")
+    if isinstance(x, Mapping):
+        raise TypeError(
+            f"a mapping of type {type(x).__name__} was passed. Pass dict(x) for a bundle of all its arrays, or one of "
+            "its arrays, x[name]"
+        )
+    if hasattr(type(x), "requires_grad") and x.requires_grad:
+        raise TypeError(
+            "a tensor that requires a gradient was passed, and the gradient would be lost. Pass it to the function of "
+            "that name in gpuscan.torch, or pass x.detach()"
+        )
+    if any(base.__name__ == "Tracer" and base.__module__.startswith("jax") for base in type(x).__mro__):
+        raise TypeError(
+            "an array that JAX is tracing was passed, as in jax.jit, and has no numbers yet. Call the functions of "
+            "gpuscan.jax there"
+        )
 
 
 def _check_class(x: object) -> None:

@@ -1,8 +1,9 @@
-"""Bundles of every kind: lists, nested ones, and arrays with different axes of the element, against loops on NumPy."""
+"""Bundles of every kind: lists, nested ones, elements with axes, against loops on NumPy; and what is no bundle."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,40 @@ def test_what_is_no_array_is_named(device: gs.Device, nothing: Any) -> None:
     for call in (lambda x: gs.scan(x, device=device), lambda x: gs.sort(x, device=device), device.asarray):
         with pytest.raises(TypeError, match=r"which NumPy takes for a single object\. Pass an array"):
             call(nothing)
+
+
+class Recorded:
+    """What a tensor with a gradient is to gpuscan, without PyTorch."""
+
+    requires_grad = True
+
+
+def test_files_mappings_and_recorded_arrays_are_told_what_to_pass(device: gs.Device, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.arange(3))
+    with open(tmp_path / "x.npz", "rb") as file, np.load(tmp_path / "x.npz") as arrays:
+        for given, advice in (
+            ("x.npy", r"np\.load\(path"),
+            (tmp_path, r"np\.load\(path"),
+            (file, r"np\.load\(path"),
+            (b"abc", r"np\.frombuffer\(x"),
+            (arrays, r"type NpzFile .* dict\(x\)"),
+            (Recorded(), r"gpuscan\.torch"),
+        ):
+            bad: Any = given
+            for call in (lambda x: gs.scan(x, device=device), lambda x: gs.sort(x, device=device), device.asarray):
+                with pytest.raises(TypeError, match=advice):
+                    call(bad)
+            if given is not file:
+                with pytest.raises(TypeError, match=advice):
+                    next(gs.scan_chunks([bad], device=device))
+        assert not file.tell(), "the file was read"
+
+
+def test_numbers_are_no_chunks(device: gs.Device) -> None:
+    for numbers in ([1, 2], [np.float32(1)], [True], iter(range(3))):
+        chunks: Any = numbers
+        with pytest.raises(TypeError, match=r"the number .* was passed as a chunk.* Pass \[x\]"):
+            next(gs.scan_chunks(chunks, device=device))
 
 
 @pytest.mark.parametrize(

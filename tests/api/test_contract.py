@@ -181,6 +181,10 @@ def test_an_operator_of_another_dtype() -> None:
 def test_an_unknown_operator() -> None:
     assert_says(message(gs.OperatorError, X, "plus"), "'plus'", "add", "maximum", "matmul", "function of (left, right)")
     assert_says(message(gs.OperatorError, X, np.subtract), "np.subtract", "add", "lambda l, r")
+    for ufunc, name in ((np.sin, "op=np.sin"), (np.frompyfunc(lambda l, r: l, 2, 1), "op=<ufunc '<lambda>")):
+        text = message(gs.OperatorError, X, ufunc)
+        assert_says(text, name, "add")
+        assert "lambda l, r" not in text
     assert_says(message(gs.OperatorError, X, 7), "7", "add", "function of (left, right)")
 
 
