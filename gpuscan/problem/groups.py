@@ -144,7 +144,8 @@ def check_count(num_groups: object, least: int, largest: int) -> int:
     if least < MISSING:
         raise ValueError(
             f"groups with the label {least} were passed to a reduction, but each label is an index of the result; pass "
-            "labels of 0 or more, and -1 for elements of no group"
+            "labels of 0 or more, and -1 for elements of no group. To number other labels, pass "
+            "gpuscan.unique_inverse(groups).inverse_indices"
         )
     if largest >= count:
         raise ValueError(
