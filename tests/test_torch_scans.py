@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated
 
 GENERATOR = torch.Generator().manual_seed(0)
 GATES, INPUTS = (torch.rand(4, 6, 3, generator=GENERATOR) for _ in range(2))
+ONE = torch.tensor(1.0)
 KEYS = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2], [0] * 6, [0, 1, 2, 3, 4, 5]])
 
 
@@ -482,6 +483,20 @@ def test_steps_and_operators_may_read_lengths() -> None:
     assert_close([gpuscan.torch.associative_scan(lambda l, r: l * r / l.shape[-1], xs, 0)], [products])
 
 
+def test_a_loop_within_a_function_that_torch_func_differentiates() -> None:
+    x = torch.rand((5, 2), generator=GENERATOR)
+
+    def function(x: Any) -> Any:
+        carry, ys = gpuscan.torch.loop(lambda h, x: (h * x + 1, {"y": h}), torch.full((2,), 0.5), x)
+        return carry.sin().sum() + (ys["y"] * x).sum()
+
+    wanted = x.clone().requires_grad_()
+    function(wanted).backward()
+    assert_close([torch.func.grad(function)(x)], [wanted.grad])
+    with pytest.raises(gs.OperatorError, match=r"closes over a tensor that torch\.func maps or differentiates"):
+        torch.func.grad(lambda w: gpuscan.torch.loop(lambda h, x: (w * h + x, h), torch.zeros(2), x)[0].sum())(ONE)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_gradients_of_a_loop_are_those_of_finite_differences(reverse: bool) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -512,3 +527,74 @@ def test_a_loop_of_tensors_without_a_form_is_refused() -> None:
         gpuscan.torch.loop(lambda h, x: h + x, torch.zeros(2), torch.ones(3, 2))
     with pytest.raises(TypeError, match=r"a carry of the shapes \(2,\) for an init of \(4,\)"):
         gpuscan.torch.loop(lambda h, x: ((h + x)[:2], h), torch.zeros(4), torch.ones(3, 4))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda h, x: (h if h > x else x, h),
+        lambda h, x: (max(h, x), h),
+        lambda h, x: (h + x.item(), h),
+        lambda h, x: (h + float(x), h),
+        lambda h, x: (h + x.tolist(), h),
+    ],
+    ids=["if", "max", "item", "float", "tolist"],
+)
+def test_functions_that_ask_for_values_are_told_what_to_write(step: Any) -> None:
+    advice = r"asks Python for the value of a tensor .* write torch\.where\(condition, a, b\)"
+    with pytest.raises(gs.OperatorError, match=advice):
+        gpuscan.torch.loop(step, torch.tensor(0.0), torch.ones(3))
+    with pytest.raises(gs.OperatorError, match=advice):
+        gpuscan.torch.associative_scan(lambda l, r: step(l, r)[0], torch.ones(3), 0)
+    for length in (3, 0):
+        with pytest.raises(gs.OperatorError, match="passes a tensor to NumPy"):
+            gpuscan.torch.associative_scan(lambda l, r: np.maximum(l, r), torch.ones(length), 0)
+
+
+def test_a_loop_has_no_derivatives_of_its_gradient() -> None:
+    """Assert that a penalty of the gradient is refused: without its gradient, training would be wrong."""
+    x = torch.ones(3, requires_grad=True)
+    carry, _ = gpuscan.torch.loop(lambda h, x: (h * x, h), torch.tensor(1.0), x)
+    (grad,) = torch.autograd.grad(carry, x, create_graph=True)
+    assert_close([grad], [torch.ones(3)])
+    with pytest.raises(gs.OperatorError, match=r"a derivative of the gradient of gpuscan\.torch\.loop"):
+        (carry + grad.square().sum()).backward()
+
+
+# PyTorch reads the gradient of what comes after a graph.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_compiled_function_leaves_its_graph_for_a_loop() -> None:
+    def function(x: Any) -> Any:
+        return 2 * gpuscan.torch.loop(lambda h, x: (torch.clamp(h + x, 0, 2), h), torch.tensor(0.5), x)[1]
+
+    x = torch.randn(20, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    compiled = torch.compile(function, backend="eager")
+    assert_close([compiled(x).detach()], [function(x).detach()])
+    assert_close(torch.autograd.grad(compiled(x).sum(), x), torch.autograd.grad(function(x).sum(), x))
+
+
+@pytest.mark.parametrize("gates", [0.5, 1, torch.tensor(0.3), torch.rand(5), torch.rand(2, 1, requires_grad=True)])
+def test_gates_broadcast(gates: Any) -> None:
+    x = torch.randn(2, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    full = torch.as_tensor(gates, dtype=torch.float32).expand(2, 5)
+    given = [each for each in (gates, x) if isinstance(each, torch.Tensor) and each.requires_grad]
+    found, wanted = (gpuscan.torch.linear_recurrence(a, x, axis=1) for a in (gates, full))
+    assert torch.equal(found, wanted)
+    for of_found, of_wanted in zip(
+        torch.autograd.grad(found.sin().sum(), given), torch.autograd.grad(wanted.sin().sum(), given), strict=True
+    ):
+        assert torch.equal(of_found, of_wanted)
+
+
+def test_arguments_that_are_no_tensors_are_named() -> None:
+    wrong: Any
+    for wrong in ([1, 2], {"a": np.ones(3)}):
+        with pytest.raises(TypeError, match=r"leaf 0 of x of type .* pass a tensor or a bundle of tensors"):
+            gpuscan.torch.scan(wrong)
+    wrong = np.ones(3)
+    with pytest.raises(TypeError, match=r"x of type ndarray .* pass torch\.as_tensor\(x\)"):
+        gpuscan.torch.scan(wrong)
+    with pytest.raises(TypeError, match=r"b of type ndarray .* pass torch\.as_tensor\(b\)"):
+        gpuscan.torch.linear_recurrence(0.5, wrong)
+    with pytest.raises(ValueError, match=r"a of shape \(2, 3\) and b of shape \(3,\) .* must broadcast"):
+        gpuscan.torch.linear_recurrence(torch.ones(2, 3), torch.ones(3))

@@ -18,7 +18,7 @@ from gpuscan.torch.tensors import check_dim, check_tensors
 
 
 def linear_recurrence(
-    a: Tensor, b: Tensor, *, axis: int = -1, initial: Tensor | None = None, reverse: bool = False
+    a: Tensor | complex, b: Tensor, *, axis: int = -1, initial: Tensor | None = None, reverse: bool = False
 ) -> Tensor:
     """Return the states of a linear recurrence, ``h[t] = a[t] * h[t-1] + b[t]``, as a differentiable tensor.
 
@@ -27,8 +27,8 @@ def linear_recurrence(
     supported. `torch.compile` calls the recurrence as one operation.
 
     Args:
-        a: the gates, a tensor of any shape.
-        b: the inputs, of the shape and dtype of `a`.
+        a: the gates, a tensor that broadcasts to the shape of `b`, or a number.
+        b: the inputs, a tensor of any shape, of the dtype of `a`.
         axis: the axis of the steps t.
         initial: the state before the first one, a tensor that broadcasts to the other axes.
         reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
@@ -50,11 +50,18 @@ def linear_recurrence(
         >>> a.grad
         tensor([0.0000, 1.5000, 1.5000])
     """
+    if isinstance(a, (int, float, complex)):
+        check_tensors({"b": b})
+        a = torch.as_tensor(a, dtype=b.dtype, device=b.device)
     check_tensors({"a": a, "b": b, "initial": initial})
     if a.shape != b.shape:
-        raise ValueError(
-            f"a of shape {tuple(a.shape)} and b of shape {tuple(b.shape)} were passed; pass tensors of one shape"
-        )
+        try:
+            a = a.expand(b.shape)
+        except RuntimeError:
+            raise ValueError(
+                f"a of shape {tuple(a.shape)} and b of shape {tuple(b.shape)} were passed, but a must broadcast to the "
+                "shape of b. Pass gates of that shape, or b.expand(...) to the shape of a"
+            ) from None
     axis = check_dim("axis", axis, a.shape)
     start = []
     if initial is not None:

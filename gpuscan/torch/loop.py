@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
@@ -12,11 +12,12 @@ from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_loop import ArrayStep, RowLoop, Shape, row_loop
 from gpuscan.array_types import AnyDType
+from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import Function, name_of
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.tensors import array_of, check_dim, check_tensors, numpy_dtype, tensor_of
-from gpuscan.torch.traced_function import array_step
+from gpuscan.torch.traced_function import array_step, check_closure
 
 if TYPE_CHECKING:
     from torch.autograd.function import FunctionCtx
@@ -44,7 +45,10 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
         LoopError: the step has no associative form.
         TypeError: a leaf is not a tensor, or the carry that f returns is not like `init`.
         ValueError: the lengths or devices differ.
-        OperatorError: f uses an operation that has no form in a scan on a GPU.
+        OperatorError: f uses an operation that has no form in a scan on a GPU, or a derivative of the gradient is asked
+            for.
+
+    `torch.compile` leaves its graph for the loop.
 
     Example:
         >>> import torch
@@ -57,6 +61,10 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
         >>> x.grad
         tensor([0.1250, 0.2500, 0.5000, 1.0000])
     """
+    if torch.compiler.is_compiling():
+        carry, ys = _loop_outside_of_graphs(f, init, xs, dim, reverse)
+        return carry, ys
+    check_closure(f)
     leaves, tree = pytree.tree_flatten(init)
     inputs, form = pytree.tree_flatten(xs)
     if not leaves or not inputs:
@@ -118,34 +126,55 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
     return carry, pytree.tree_unflatten(ys, form_of_y[0])
 
 
+# A compiled function leaves its graph for it.
+_loop_outside_of_graphs = torch.compiler.disable(loop)
+
+
 class _Loop(torch.autograd.Function):
     """The last carry and the outputs of a loop."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, traced: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.traced, ctx.reverse, ctx.count = traced, reverse, count
-        ctx.save_for_backward(*tensors)
+    def forward(traced: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         arrays = [array_of(array) for array in tensors]
         carry, ys = traced.results(arrays[:count], arrays[count:], reverse)
-        ctx.shapes = [(array.shape, array.dtype) for array in (*carry, *ys)]
         return tuple(torch.from_numpy(np.array(array, order="C")).to(tensors[0].device) for array in (*carry, *ys))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        tensors, count = ctx.saved_tensors, ctx.count
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.traced, ctx.reverse, ctx.count, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        given = *ctx.saved_tensors, *grads
+        return None, None, None, *_Gradients.apply(ctx.traced, ctx.reverse, ctx.count, len(grads), *given)
+
+
+class _Gradients(torch.autograd.Function):
+    """The gradients of a loop, from its tensors and the gradients of its results."""
+
+    @staticmethod
+    def forward(
+        traced: RowLoop, reverse: bool, count: int, result_count: int, *given: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        tensors = given[:-result_count]
         arrays = [array_of(tensor) for tensor in tensors]
-        weights = [
-            np.zeros(shape, dtype) if grad is None else array_of(grad.contiguous())
-            for grad, (shape, dtype) in zip(grads, ctx.shapes, strict=True)
-        ]
-        of_init, of_xs = ctx.traced.gradients(
-            arrays[:count], arrays[count:], weights[:count], weights[count:], ctx.reverse
-        )
-        grads_of_tensors = [
+        weights = [array_of(grad.contiguous()) for grad in given[-result_count:]]
+        of_init, of_xs = traced.gradients(arrays[:count], arrays[count:], weights[:count], weights[count:], reverse)
+        return tuple(
             tensor_of(np.broadcast_to(grad, tensor.shape).astype(array.dtype), tensor)
             if tensor.is_floating_point()
             else None
             for grad, tensor, array in zip((*of_init, *of_xs), tensors, arrays, strict=True)
-        ]
-        return None, None, None, *grads_of_tensors
+        )
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+        """Save nothing: there are no derivatives of the gradients."""
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> NoReturn:
+        raise OperatorError(
+            "a derivative of the gradient of gpuscan.torch.loop was asked for, but a loop has first derivatives alone. "
+            "Run the loop step by step in PyTorch, or write it as gpuscan.torch.associative_scan"
+        )

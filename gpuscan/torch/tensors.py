@@ -83,7 +83,8 @@ def check_tensors(tensors: Mapping[str, Tensor], *, same_dtype: bool = True) -> 
     given = {name: tensor for name, tensor in tensors.items() if tensor is not None or name not in _OPTIONAL}
     for name, tensor in given.items():
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass torch.as_tensor({name})")
+            advice = f"torch.as_tensor({name})" if name.isidentifier() else "a tensor or a bundle of tensors"
+            raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass {advice}")
     first, like = next(iter(given.items()))
     for name, tensor in given.items():
         if tensor.device != like.device:

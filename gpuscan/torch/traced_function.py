@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from threading import Lock, current_thread
 from typing import Any, TypeAlias, TypeVar
@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (  # noqa: TID253
 )
 from torch.fx import Graph, GraphModule, Node  # noqa: TID253
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode  # noqa: TID253
 from torch.fx.node import map_arg  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
@@ -135,7 +136,7 @@ def row_function(
         left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
         return list(pytree.tree_leaves(function(left, right)))
 
-    _check_closure(function)
+    check_closure(function)
     graph, constants = _graph_of(
         torch.func.vmap(flat, dim, dim), [*tensors, *map(torch.clone, tensors)], name_of(function)
     )
@@ -165,11 +166,14 @@ def array_step(
         OperatorError: the function closes over a tensor that requires a gradient.
     """
     count = len(carry)
-    tensors = [
-        torch.ones(shape, dtype=dtype)
-        for shapes, own in zip((carry, xs), dtypes, strict=True)
-        for shape, dtype in zip(shapes, own, strict=True)
-    ]
+    # Inside of torch.func, new tensors are wrapped.
+    tensors = _aside(
+        lambda: [
+            torch.ones(shape, dtype=dtype)
+            for shapes, own in zip((carry, xs), dtypes, strict=True)
+            for shape, dtype in zip(shapes, own, strict=True)
+        ]
+    )
     graph, constants = _graph_of(lambda *leaves: function(leaves[:count], leaves[count:]), tensors, name)
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     values = [node.meta["val"] for node in output.args[0]]
@@ -196,9 +200,12 @@ def _graph_of(
             )
             return tracer(*tensors)
 
-    graph = _aside(trace_graph)
+    with _naming_values(name):
+        graph = _aside(trace_graph)
     constants = {}
     for node in graph.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) is torch.ops.aten._local_scalar_dense:
+            raise _values_error(name)
         if node.op == "get_attr":
             tensor = getattr(graph, node.target)
             if tensor.requires_grad and not all(_detaches(user) for user in node.users):
@@ -208,6 +215,31 @@ def _graph_of(
                 )
             constants[node] = constants_of(array_of(tensor))
     return graph, constants
+
+
+@contextmanager
+def _naming_values(name: str) -> Iterator[None]:
+    """Raise OperatorError for PyTorch's errors of a function that asks for values, which a traced tensor has not."""
+    try:
+        yield
+    except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
+        raise _values_error(name) from error
+    except RuntimeError as error:
+        text = str(error)
+        if ".numpy()" in text:
+            raise OperatorError(
+                f"{name} passes a tensor to NumPy; write it with torch's functions, such as torch.maximum"
+            ) from error
+        if any(each in text for each in ("data-dependent control flow", ".item()", "that doesn't have storage")):
+            raise _values_error(name) from error
+        raise
+
+
+def _values_error(name: str) -> OperatorError:
+    return OperatorError(
+        f"{name} asks Python for the value of a tensor (if, while, and, or, not, min, max, float, .item(), .tolist()), "
+        "which is known only on the GPU; write torch.where(condition, a, b), & | ~, torch.minimum, torch.maximum"
+    )
 
 
 def _aside(function: Callable[[], T]) -> T:
@@ -242,7 +274,7 @@ def check_results(
         ValueError: it returns another shape.
         OperatorError: it closes over a tensor of one of PyTorch's transformations.
     """
-    _check_closure(function)
+    check_closure(function)
 
     def results() -> tuple[list[Tensor], object]:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
@@ -254,14 +286,15 @@ def check_results(
             return leaves, function(left, right)
 
     try:
-        leaves, value = _aside(results)
-    except (DataDependentOutputException, DynamicOutputShapeException):
-        # The function branches on values, which the tracer explains.
+        with _naming_values(name_of(function)):
+            leaves, value = _aside(results)
+    except DynamicOutputShapeException:
+        # The shape of something depends on values, which the tracer explains.
         return
     check_combined("combine_fn", pytree.tree_flatten(value), (leaves, tree), "a tensor", ".to(x.dtype)")
 
 
-def _check_closure(function: Callable[..., object]) -> None:
+def check_closure(function: Callable[..., object]) -> None:
     """Raise OperatorError if a function closes over a tensor of one of PyTorch's transformations."""
     for cell in getattr(function, "__closure__", None) or ():
         try:
