@@ -345,7 +345,8 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
             )
         raise TypeError(
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
-            'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'
+            'gpuscan.devices(), its number there, a part of an adapter\'s name, "numpy", or '
+            "gpuscan.Device(device) for a device of wgpu"
         )
     requested = _adapter_request() if environment.get(_ADAPTER_KEY) else ""
     if requested.casefold() == NUMPY:

@@ -143,6 +143,7 @@ def make_fork_error(what: str, process: int) -> DeviceLostError:
 def lost_error(device: ContextLike) -> DeviceLostError:
     """Return the error for a call on a lost device."""
     return DeviceLostError(
-        f"{device.capabilities.summary} was lost (a driver reset, or the GPU was removed); arrays on it are gone. Open "
-        "a new gpuscan.Device, or call again without device=, which opens the default device again"
+        f"{device.capabilities.summary} was lost (the driver was reset, the GPU was removed, or the device was "
+        "destroyed); arrays on it are gone. Open a new gpuscan.Device, or call again without device=, which opens the "
+        "default device again"
     )

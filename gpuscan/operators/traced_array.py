@@ -219,8 +219,8 @@ class Traced(ArrayOperators):
         if self.graph.whole and self.shape:
             return (self[i] for i in range(len(self.nodes)))
         raise operator_error(
-            "a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1], and where a "
-            "value decides, write np.where(condition, a, b)"
+            "a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1], or take its entries "
+            "by np.unstack(x, axis=-1) of NumPy 2.1, and where a value decides, write np.where(condition, a, b)"
         )
 
     def __len__(self) -> int:

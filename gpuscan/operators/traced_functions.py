@@ -596,8 +596,16 @@ def angle(z: Traced, deg: bool = False) -> Number:
     return np.degrees(radians) if deg else radians
 
 
-# NumPy has np.vecdot from 2.0 on, and np.matvec from 2.2 on.
-ARRAY_FUNCTIONS.update({getattr(np, form.__name__): form for form in (vecdot, matvec) if hasattr(np, form.__name__)})
+def unstack(x: Traced, /, *, axis: int = 0) -> tuple[Traced, ...]:
+    """Return the entries along an axis of the element."""
+    parts = np.moveaxis(x.nodes, _axis("np.unstack", x, axis), 0)
+    return tuple(Traced(x.graph, np.asarray(part, dtype=object), x.scalar) for part in parts)
+
+
+# NumPy has np.vecdot from 2.0 on, np.unstack from 2.1 on, and np.matvec from 2.2 on.
+ARRAY_FUNCTIONS.update(
+    {getattr(np, form.__name__): form for form in (vecdot, unstack, matvec) if hasattr(np, form.__name__)}
+)
 _TRANSPOSES = [
     module.matrix_transpose for module in (np, np.linalg) if hasattr(module, "matrix_transpose")
 ]  # from 2.0 on

@@ -213,6 +213,8 @@ def test_axes_and_products_of_the_element(adapter: wgpu.GPUAdapter) -> None:
         return {
             "dots": np.vecdot(a, b),
             "applied": np.matvec(a, b[..., 0]),
+            "columns": np.unstack(a, axis=-1)[1] + np.unstack(b, axis=-2)[2],
+            "numbers": sum(np.unstack(np.unstack(a, axis=-1)[0], axis=-1)),
             "expanded": np.squeeze(np.expand_dims(a, axis=-2), axis=-2),
             "sum": np.expand_dims(a[..., 0], axis=-1) * b,
             "mean": np.mean(a * 3, axis=-1),
