@@ -196,7 +196,10 @@ def _way_out(dtype: AnyDType) -> str:
     if dtype.name == "complex128":
         return "Pass dtype=np.complex64 to combine in 32-bit parts, or convert the array with .astype(np.complex64)"
     if dtype.kind == "O":
-        return "Convert the array to a dtype of numbers with .astype(...) first"
+        return (
+            "If its objects are numbers, convert it with .astype(...). Number other ones, such as strings, by "
+            "pandas.factorize(x) or np.unique(x, return_inverse=True)"
+        )
     if dtype.kind in "SU":
         return "Number the strings first, by np.unique(x, return_inverse=True) or the faster pandas.factorize(x)"
     return "Convert the array with .astype(...) first"

@@ -61,6 +61,7 @@ def test_compute_types() -> None:
         *((time, "x.view(np.int64)") for time in ("M8[s]", "m8[s]")),
         ("c16", "dtype=np.complex64"),
         *((other, ".astype(...)") for other in ("O", "V4", np.longdouble)),
+        ("O", "np.unique(x, return_inverse=True)"),
     ],
 )
 def test_other_dtypes_are_refused_by_name(dtype: Any, way_out: str) -> None:
