@@ -561,6 +561,17 @@ def test_a_loop_has_no_derivatives_of_its_gradient() -> None:
         (carry + grad.square().sum()).backward()
 
 
+def test_a_loop_has_neither_forward_mode_nor_vmap() -> None:
+    def states(x: Any) -> Any:
+        return gpuscan.torch.loop(lambda h, x: (h * x, h), torch.zeros(x.shape[1:]), x)[1]
+
+    x = torch.ones(4, 2)
+    with pytest.raises(gs.OperatorError, match="in forward mode of gpuscan"):
+        torch.func.jvp(states, (x,), (x,))
+    with pytest.raises(gs.OperatorError, match="Pass the batch as one more axis of xs"):
+        torch.func.vmap(states, in_dims=1)(x)
+
+
 # PyTorch reads the gradient of what comes after a graph.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_function_leaves_its_graph_for_a_loop() -> None:

@@ -45,8 +45,8 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
         LoopError: the step has no associative form.
         TypeError: a leaf is not a tensor, or the carry that f returns is not like `init`.
         ValueError: the lengths or devices differ.
-        OperatorError: f uses an operation that has no form in a scan on a GPU, or a derivative of the gradient is asked
-            for.
+        OperatorError: f uses an operation that has no form in a scan on a GPU; or a derivative of the gradient or in
+            forward mode, or `torch.func.vmap` is asked for.
 
     `torch.compile` leaves its graph for the loop.
 
@@ -148,6 +148,20 @@ class _Loop(torch.autograd.Function):
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         given = *ctx.saved_tensors, *grads
         return None, None, None, *_Gradients.apply(ctx.traced, ctx.reverse, ctx.count, len(grads), *given)
+
+    @staticmethod
+    def jvp(ctx: FunctionCtx, *tangents: Tensor | None) -> NoReturn:
+        raise OperatorError(
+            "a derivative in forward mode of gpuscan.torch.loop was asked for, but a loop has gradients alone. Use "
+            "torch.func.vjp or torch.autograd.grad, or write the loop as gpuscan.torch.associative_scan"
+        )
+
+    @staticmethod
+    def vmap(*_: object) -> NoReturn:
+        raise OperatorError(
+            "torch.func.vmap was to map gpuscan.torch.loop. Pass the batch as one more axis of xs: f takes an entry of "
+            "the whole batch, and the axes that it treats alike are independent loops"
+        )
 
 
 class _Gradients(torch.autograd.Function):
