@@ -296,6 +296,8 @@ def test_functions_of_numpy_are_refused(three: list[gs.Device]) -> None:
     """Assert that no function of NumPy copies all shards to the CPU without a word."""
     x: Any = gs.ShardedArray.from_numpy(X, three[:2])
     for call in (lambda: np.add(x, 1), lambda: np.float32(2) * x, lambda: np.sum(x), lambda: np.add.accumulate(x)):
-        with pytest.raises(TypeError, match=r"of a gpuscan\.ShardedArray.*pass array\.numpy\(\)"):
+        with pytest.raises(
+            TypeError, match=r"^np\.[a-z]+ was asked for of a gpuscan\.ShardedArray.*pass array\.numpy\(\)"
+        ):
             call()
     assert_same(np.asarray(x), X)
