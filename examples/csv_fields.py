@@ -20,11 +20,14 @@ ROWS = 3_000
 
 def step(state: Any, character: Any) -> tuple[Any, Any]:
     """Return the next state, and whether the character ends a field."""
-    quote = character == ord('"')
-    inside = np.where(character == ord("\\"), ESCAPED, np.where(quote, OUTSIDE, INSIDE))
-    later = np.where(state == OUTSIDE, np.where(quote, INSIDE, OUTSIDE), np.where(state == INSIDE, inside, INSIDE))
-    ends = (state == OUTSIDE) & ((character == ord(",")) | (character == ord("\n")))
-    return later, ends
+    if state == OUTSIDE:
+        ends = character == ord(",") or character == ord("\n")
+        return INSIDE if character == ord('"') else OUTSIDE, ends
+    if state == INSIDE and character == ord('"'):
+        return OUTSIDE, False
+    if state == INSIDE and character == ord("\\"):
+        return ESCAPED, False
+    return INSIDE, False
 
 
 def main() -> None:
@@ -33,6 +36,11 @@ def main() -> None:
     text = "".join(row.format(i, i * i) for i in range(ROWS))
     characters = np.frombuffer(text.encode(), np.uint8)
     _, ends = gs.loop(step, np.int32(OUTSIDE), characters)
+    state = OUTSIDE
+    for character, end in zip(characters, ends, strict=True):
+        state, expected = step(state, character)
+        assert end == expected
+
     places = gs.compact(np.arange(len(characters)), ends)
 
     starts = np.concatenate([[0], places[:-1] + 1])
