@@ -548,10 +548,12 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[AnyDTyp
         return
     if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
         shown = " and ".join(str(getattr(dtype, "__name__", dtype)) for dtype in dtypes)
-        raise operator_error(
-            f"{name} of {shown} is float64 in NumPy, and few GPUs have float64; write .astype(np.float32) on what is "
-            "not float32 yet, and np.float32(…) for a NumPy number"
-        )
+        integers = [dtype for dtype in dtypes if isinstance(dtype, np.dtype) and dtype.kind in "iu"]
+        if integers and np.result_type(*integers) == np.float64:
+            advice = ".astype(np.int64) on the unsigned number, or .astype(np.uint64) on the signed one"
+        else:
+            advice = ".astype(np.float32) on what is not float32 yet, and np.float32(…) for a NumPy number"
+        raise operator_error(f"{name} of {shown} is float64 in NumPy, and few GPUs have float64; write {advice}")
 
 
 def join_numbers(value: object) -> object:

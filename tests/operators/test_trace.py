@@ -302,6 +302,12 @@ def test_true_division_of_integers_is_float64_in_numpy() -> None:
     assert "write .astype(np.float32)" in find_refusal(lambda l, r: (l / r).astype(np.int32), np.int32)
 
 
+def test_signed_and_unsigned_integers_of_64_bits_are_float64_in_numpy() -> None:
+    for dtype in (np.int64, np.int8):
+        message = find_refusal(lambda l, r: (l[0] + r[1], l[1] + r[1]), np.uint64, dtype)
+        assert ".astype(np.int64) on the unsigned number" in message
+
+
 def test_python_numbers_that_do_not_fit() -> None:
     assert "300 does not fit int8" in find_refusal(lambda l, r: l + 300, np.int8)
     assert "-1 does not fit uint32" in find_refusal(lambda l, r: l + -1, np.uint32)
