@@ -36,7 +36,7 @@ def row_tiles(device: gs.Device) -> list[TileShape]:
     size = device.capabilities.subgroup_size
     shapes = [TileShape(32, 0, 1, 4, per_row=True), TileShape(64, 0, 1, 2, per_row=True)]
     if size:
-        shapes += [TileShape(max(32, size), size, 2, 4, per_row=True)]
+        shapes += [TileShape(max(32, size), size, 3, 4, per_row=True)]
         shapes += [TileShape(max(64, 2 * size), size, 1, 2, per_row=True)]
     return shapes
 
