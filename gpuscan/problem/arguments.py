@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, container_of, nest_children, scalar_of
-from gpuscan.errors import abbreviate
+from gpuscan.errors import UnsupportedDtypeError, abbreviate
 from gpuscan.operators.parameter_array import (
     ParameterArray,
     as_parameter_array,
@@ -258,14 +258,18 @@ def as_input_array(x: object) -> AnyArray:
 
 
 def _check_is_array(x: Any) -> None:
-    """Raise TypeError for a file, a mapping, or an array of which a framework records what is computed of it."""
+    """Raise TypeError for a file, a mapping, or an array of which a framework records what is computed of it.
+
+    It is an UnsupportedDtypeError for text, as for arrays of text.
+    """
     if isinstance(x, (str, PathLike, IOBase)):
-        raise TypeError(
+        error = UnsupportedDtypeError if isinstance(x, str) else TypeError
+        raise error(
             f"{abbreviate(x)} was passed, which is no array of numbers. To read a file, pass np.load(path, "
             'mmap_mode="r") for a .npy file, or np.memmap(path, dtype, mode="r") for one that has numbers alone'
         )
     if isinstance(x, bytes):
-        raise TypeError("bytes were passed, which are no array of numbers. Pass np.frombuffer(x, np.uint8)")
+        raise UnsupportedDtypeError("bytes were passed, which are no array of numbers. Pass np.frombuffer(x, np.uint8)")
     if isinstance(x, Mapping):
         raise TypeError(
             f"a mapping of type {type(x).__name__} was passed. Pass dict(x) for a bundle of all its arrays, or one of "

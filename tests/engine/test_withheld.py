@@ -202,7 +202,7 @@ TRUSTED: dict[str, Any] = {
     "starts_in_order": True,
     "spins_per_second": 2e4,
 }
-SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_000,), "rows of several": (64, 20_000)}
+SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_000,), "rows of several": (64, 30_000)}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
