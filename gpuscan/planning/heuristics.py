@@ -270,10 +270,12 @@ class Heuristics:
     # backwards. H200, 2^24 elements in rows of 150, in shared tiles and in tiles of 192: gradients of recurrences 204
     # and 113 us, int64 101 and 78, reversed sums of float32 115 and 89; but sums of float32 56 and 76.
     min_lone_wide_row_tile: int = 128
-    # The numbers of steps of such tiles, so that some tile fits each row. H200, 2^24 elements: recurrences in rows of
-    # 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that rows share; gradients in rows of 561 take 130 us in
-    # 128 x 5 chunks of one, 200 in shared tiles.
+    # The numbers of steps of such tiles in arrays of at least `min_fitted_elements`, so that some tile fits each row.
+    # Smaller arrays take `steps`, so that fewer kernels are compiled for rows of many lengths. H200, 2^24 elements:
+    # recurrences in rows of 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that rows share; gradients in rows
+    # of 561 take 130 us in 128 x 5 chunks of one, 200 in shared tiles.
     row_steps: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12)
+    min_fitted_elements: int = 1 << 21
     # The most steps that are better than fewer: of elements of one word, and of others in chunks of one and in longer
     # ones. H200, 2^24 elements in 64 x 12, 128 x 6 and 256 x 3 chunks of one in rows of 733: gradients of recurrences
     # 148, 118 and 117 us, gradients of maxima 156, 115 and 119, recurrences 70, 63 and 67, sums 44, 43 and 51; in

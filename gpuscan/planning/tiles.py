@@ -371,11 +371,12 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
     once = spec.combine.long or spec.steps is not None
     # Long operators take tiles that rows share rather than short chunks. H100, logaddexp in rows of 1,472: 549, 819 us.
     long_chunks = [chunk for chunk in chunks if chunk * accessed > ACCESS_BYTES]
+    all_steps = (h.row_steps if spec.length >= h.min_fitted_elements else h.steps) if width else (1,)
     shapes = [
         TileShape(size, width, steps, chunk, per_row=True, single_lead=width > 0 and chunk > 1 and once)
         for size in sizes
         for chunk in ((long_chunks or chunks[-1:]) if width else chunks)
-        for steps in (h.row_steps if width else (1,))
+        for steps in all_steps
         if steps <= steps_that_fit(spec, h, chunk, recomputes_scan(spec, capabilities))
     ]
     return best_row_tile(spec, h, shapes, is_cpu)
