@@ -363,7 +363,7 @@ OF_MATRICES = {
     "cholesky": lambda l, r: torch.linalg.cholesky(l @ l.mT + ONE) @ r,
     "upper cholesky": lambda l, r: torch.linalg.cholesky(l @ l.mT + ONE, upper=True) @ r,
     "cholesky_solve": lambda l, r: torch.cholesky_solve(r, torch.linalg.cholesky(l @ l.mT + ONE)),
-    "cholesky_inverse": lambda l, r: torch.cholesky_inverse(torch.linalg.cholesky(l @ l.mT + ONE)) @ r,
+    "cholesky_inverse": lambda l, r: torch.cholesky_inverse(torch.linalg.cholesky(l @ l.mT + ONE[:2, :2])) @ r,
     "solve_triangular": lambda l, r: torch.linalg.solve_triangular(l + ONE, r, upper=False),
     "solve_triangular from the right": lambda l, r: torch.linalg.solve_triangular(r + ONE, l, upper=True, left=False),
     "diagonals": lambda l, r: torch.diagonal(l, dim1=-2, dim2=-1)[..., None] * r,
@@ -378,6 +378,8 @@ def test_functions_of_small_matrices(name: str) -> None:
     """Compare the result of two elements, and its derivatives, with PyTorch's; rows of matrices are kept apart."""
     function = OF_MATRICES[name]
     x = torch.stack([torch.stack([REGULAR[0], REGULAR[1]]), torch.stack([REGULAR[1], REGULAR[0]])])
+    if name == "cholesky_inverse":
+        x = x[..., :2, :2]  # lavapipe compiles the gradient for matrices of 3 rows for minutes
 
     def ours(x: Any) -> Any:
         return gpuscan.torch.associative_scan(function, x, 0)[1]
