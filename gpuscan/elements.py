@@ -197,7 +197,7 @@ def _way_out(dtype: AnyDType) -> str:
         return "Pass dtype=np.complex64 to combine in 32-bit parts, or convert the array with .astype(np.complex64)"
     if dtype.kind == "O":
         return (
-            "If its objects are numbers, convert it with .astype(...). Number other ones, such as strings, by "
+            "If its objects are numbers, convert it with .astype(...). Number other objects, such as strings, with "
             "pandas.factorize(x) or np.unique(x, return_inverse=True)"
         )
     if dtype.kind in "SU":

@@ -201,7 +201,7 @@ def _take_item(array: Array, index: object) -> Array:
 
 
 def _is_whole_mask(parts: Sequence[Any]) -> bool:
-    """Return True for a mask of the first axes alone, with all elements of the other axes."""
+    """Return True if the index is a mask of the first axes and takes all of the other axes."""
     mask, *rest = parts
     # Slices compare with anything but arrays.
     return is_mask(mask) and bool(mask.shape) and all(isinstance(each, slice) and each == slice(None) for each in rest)

@@ -158,7 +158,7 @@ def predicate_of(function: Mapped, structure: Structure, leaves: Sequence[Leaf],
     """
     shapes = [leaf.shape for leaf in leaves]
     check_entries(shapes)
-    # Without a set, which would need to know a length that is an unknown size.
+    # The lengths are not put into a set: a hash would reveal a length that is an unknown size.
     if any(shape[0] != shapes[0][0] for shape in shapes):
         lengths = " and ".join(str(shape[0]) for shape in shapes)
         raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")

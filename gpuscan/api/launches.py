@@ -98,7 +98,7 @@ class CallKey:
         array_operands: True if operands can be short arrays of NumPy, which are parameters of the program like floats.
         integers: True while integers of the operand are parameters as well.
         counts: True while integers of the argument are sizes.
-        lengths: the lengths of the arrays of NumPy among the operands. They are sizes, too, after those of the arrays.
+        lengths: the lengths of the arrays of NumPy among the operands. They follow the sizes of the arrays.
         integer_sizes: the integers of arguments that are sizes. They come last.
         has_operands: True if a float is an operand.
     """

@@ -193,7 +193,7 @@ def loop_arguments(
                 elif (whole := _whole_split(splits, split, shapes)) is None:
                     return arguments
                 else:
-                    # A function of all numbers of x at a step may mean those of all rows.
+                    # A function that sums x at a step may mean the numbers of all rows. This is tried first.
                     with suppress(OperatorError, TypeError):
                         return _with_split(f, structure, leaves, carry, given, whole, axis, call_device)
                     return arguments

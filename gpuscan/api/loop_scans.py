@@ -427,7 +427,7 @@ class LoopRun:
             seeds = self._map_by_scan(function, rows, rows[0].shape, 0)
         else:
             seeds = map_fields(function, arrays, shape, self.device)
-        # Values that are known were states to begin with.
+        # The states were searched from the values of init on the CPU, so only values on the device are checked.
         if isinstance(stage.composition, TableMaps) and not all(isinstance(number, np.ndarray) for number in given):
             self._check_states(stage.composition, source, arrays, shape)
         return seeds

@@ -231,9 +231,9 @@ def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None)
 
 
 def write_to_device(device: OpenedDevice, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
-    """Return results of NumPy in arrays on the device, or in those of `out`.
+    """Copy results of NumPy to new arrays on the device, or to the arrays of `out`, and return these.
 
-    They are copied there, since the program of the call keeps what is uploaded.
+    The uploaded arrays are not returned themselves, since the program of the call uses their memory again.
     """
     arrays = list(outputs or [new_array(device, None, result.shape, result.dtype) for result in results])
     for array, result in zip(arrays, results, strict=True):

@@ -417,7 +417,8 @@ def _reduce_at(
     if starts.size:
         offsets = np.concatenate((starts, [length]))
         if not np.logical_and.reduce(starts[1:] > starts[:-1]):
-            # Segments that are empty or out of order have one element. All are copied, so that they follow each other.
+            # Where an index is not below the next one, NumPy takes one element. The segments may overlap then, so their
+            # elements are copied one segment after another.
             stops = np.maximum(starts + 1, offsets[1:])
             array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
             offsets = np.append(0, np.cumsum(stops - starts))

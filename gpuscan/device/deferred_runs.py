@@ -60,7 +60,7 @@ class HeldRun:
     """A run that is submitted before the next one that is not held. It writes new memory, and is dropped with it.
 
     Attributes:
-        call: the call, whose arguments the run reads.
+        call: the call. The run reads its arguments.
         submit: submits the run.
         program: what keeps the constants that it reads.
         used: True if another run has computed the result again.
@@ -180,8 +180,8 @@ class DeferringQueue(ABC):
     def settle(self, keep: int = 0) -> None:
         """Submit the held runs.
 
-        Whoever adds a run to the list, writes what held runs may read, records into a caller's encoder or submits
-        something does this first.
+        Call this before a run is added to the list, before anything is written that held runs may read, before a
+        caller's encoder records something, and before a submission.
 
         Args:
             keep: leave them if there are no more than these.

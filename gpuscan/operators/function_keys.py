@@ -76,19 +76,19 @@ _NAMED_TUPLE = frozenset(vars(namedtuple("_NamedTuple", ()))) | {
     "__orig_bases__",
     "__static_attributes__",
 }
-# What a class has that no function computes with.
+# Members of classes that no function computes with.
 _NOT_READ = frozenset(
     {*vars(_Plain), "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__orig_bases__"}
     | {"__dataclass_fields__", "__dataclass_params__", "__firstlineno__", "__match_args__", "__static_attributes__"}
 )
-# What no call of its objects computes with, either: what makes, shows and changes them.
+# Members that a call of an object does not use, either. They make, show or change objects.
 _NOT_CALLED = _NOT_READ | frozenset(
     {"__init__", "__post_init__", "__repr__", "__setattr__", "__delattr__", "__replace__"}
     | {"__getstate__", "__setstate__"}
 )
-# The flag of a class that is not a part of Python.
+# The bit of `__flags__` that classes have if they were made while Python ran (Py_TPFLAGS_HEAPTYPE).
 _MADE = 1 << 9
-# What a class has for a method, by its type: the attribute with the function.
+# The attribute that has the function of a wrapped method, by the type of the wrapper.
 _WRAPPED = {staticmethod: "__func__", classmethod: "__func__", property: "fget"}
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
@@ -267,18 +267,18 @@ def _slots_of(value_type: type) -> tuple[str, ...] | None:
 
 
 def _are_classes(classes: Sequence[type]) -> bool:
-    """Return True for classes, of which there are some, that are made while Python runs, without metaclasses."""
+    """Return True if there are classes, and all were made while Python ran, without metaclasses."""
     return {(type, True)} == {(type(each), bool(each.__flags__ & _MADE)) for each in classes}
 
 
 def _attributes_of(value: object, slots: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes of an object that has these slots, by their names."""
+    """Return the values of an object's slots and of its other attributes, by their names."""
     named = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     return named | vars(value) if hasattr(value, "__dict__") else named
 
 
 def _attributes_of_function(function: FunctionType) -> dict[str, Any]:
-    """Return the attributes that functions may read of a function, by its name. gpuscan's functions do not do so."""
+    """Return the attributes of a function, which may read them by its own name; none for gpuscan's functions."""
     return {} if _is_of_fixed(function.__globals__.get("__name__")) else vars(function)
 
 
@@ -419,7 +419,7 @@ class _Keys:
         return keys, self._of_members(value_type.__mro__[:-1], _NOT_CALLED, inner)
 
     def _of_class(self, value: Any, within: tuple[object, ...]) -> Hashable:
-        """Return the key of a class that the user has written in Python, of which a function reads attributes."""
+        """Return the key of a class that the user has written in Python: its members, which a function may read."""
         if _is_named_tuple(value):
             defaults = value.__new__.__defaults__ or ()
             return value, self._of_members((value,), _NAMED_TUPLE.union(value._fields), within, defaults)
@@ -433,7 +433,14 @@ class _Keys:
     def _of_members(
         self, classes: Sequence[type], left_out: frozenset[str], within: tuple[object, ...], others: Sequence[Any] = ()
     ) -> Hashable:
-        """Return the key of what classes have under all names but some, and of other values that stay as they are."""
+        """Return the key of the members of classes, and of other values. The numbers among them are a part of the key.
+
+        Args:
+            classes: the classes.
+            left_out: the names of members that are no part of the key.
+            within: as for `of`.
+            others: the other values.
+        """
         names: list[Hashable] = []
         values = [*others]
         for each in classes:

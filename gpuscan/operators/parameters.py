@@ -49,7 +49,7 @@ _FALLIBLE = frozenset(
 )
 # The most operations of an expression: the time to compare two of them grows with it.
 _MAX_SIZE = 1024
-# The most operations of which each takes the result of the one before. Python compares their nest by recursion.
+# The greatest depth of an expression. Python compares nested expressions by recursion, which has a limit.
 _MAX_DEPTH = 256
 # How many sets of parameters are kept for later calls.
 _MAX_SETS = 512
@@ -71,7 +71,7 @@ class Expression:
         structure: what is computed from which floats; the index of the float for one of them. A size has `Size` and its
             index.
         size: the number of operations.
-        depth: the most operations of which each takes the result of the one before.
+        depth: the number of operations on the longest path from the result to a float.
     """
 
     __slots__ = ("_hash", "depth", "function", "operands", "parameters", "size", "structure", "value")
@@ -120,7 +120,7 @@ class Expression:
         value_type = type(self.value)
         shown = self
         if value_type not in _EXACT:
-            # Not by `derive`, which reveals an expression that takes the most operations.
+            # `derive` cannot be called here: it reveals an expression that is full, which would come here again.
             function = bits_of if value_type in FLOATS or value_type is np.ndarray else repr
             shown = Expression(self.parameters, function, (self,), function(self.value), (function, self.structure))
         self.parameters.revealed.setdefault(shown.structure, shown)

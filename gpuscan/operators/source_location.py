@@ -18,7 +18,7 @@ _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path
 
 
 class MissingAxisError(OperatorError):
-    """A value was used as an array of more axes than it has. The element may have more axes than were tried."""
+    """A function used an axis that its value does not have. It may take elements of more axes than were tried."""
 
 
 def operator_error(message: str) -> OperatorError:

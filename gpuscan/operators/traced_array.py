@@ -264,7 +264,7 @@ class Traced(ArrayOperators):
 
     def __hash__(self) -> int:
         raise operator_error(
-            "the function looks a value that is known only on the GPU up in a dict or a set; write "
+            "the function looks up a value in a dict or a set, but the value is known only on the GPU; write "
             "np.select([i == 0, i == 1, ...], values) for a dict, and (i == 0) | (i == 1) for a set"
         )
 

@@ -437,7 +437,7 @@ def take_along_axis(arr: Traced, indices: object, axis: int = -1) -> Traced:
 
 
 def _entries(name: str, a: Traced, axis: object) -> tuple[int, list[Traced]]:
-    """Return the axis that is reduced and its entries, each with length 1. None is all axes, joined to one."""
+    """Return the axis of a reduction, and its entries as arrays of length 1. For None, all axes are joined into one."""
     if axis is None and a.graph.whole:
         a.note_number()
         a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0

@@ -237,10 +237,10 @@ def tile_of_short_columns(
 def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int) -> ColumnTile | None:
     """Return a tile of fewer columns than usual if chains of tiles are few and long, so that there are more chains.
 
-    Where each row of two words also keeps its neighbour, tiles of as many columns as usual have more rows. H200,
-    gradients of recurrences of (131072, 512) along axis 0: 389 us in tiles of 32 x 8 x 20, 586 in 32 x 16 x 8; of
-    (7644, 1097) 71 and 91; of 16 arrays (8192, 512) 372 and 373. But gradients of maxima of (131072, 512) take 463 us
-    with 15 rows, 423 with 16.
+    For elements of up to two words that also keep a neighbour, the tile may have the usual number of columns: it has
+    fewer groups and more rows then. H200, gradients of recurrences of (131072, 512) along axis 0: 389 us in tiles of
+    32 x 8 x 20, 586 in 32 x 16 x 8; of (7644, 1097) 71 and 91; of 16 arrays (8192, 512) 372 and 373. But gradients of
+    maxima of (131072, 512) take 463 us with 15 rows, 423 with 16.
 
     Args:
         chunk: the neighbouring columns that an invocation takes.

@@ -266,28 +266,29 @@ class Heuristics:
     # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile: int = 2048
     min_lone_row_tile: int = 256
-    # The same where shared tiles cost more: an invocation keeps more than a word of an element, or each row is read
-    # backwards. H200, 2^24 elements in rows of 150, in shared tiles and in tiles of 192: gradients of recurrences 204
-    # and 113 us, int64 101 and 78, reversed sums of float32 115 and 89; but sums of float32 56 and 76.
+    # The same for a row that takes one tile, where shared tiles cost more: an invocation keeps more than one word of an
+    # element, or rows are read backwards. H200, 2^24 elements in rows of 150, in shared tiles and in tiles of 192:
+    # gradients of recurrences 204 and 113 us, int64 101 and 78, reversed sums of float32 115 and 89; but sums of
+    # float32 56 and 76.
     min_lone_wide_row_tile: int = 128
-    # The numbers of steps of such tiles in arrays of at least `min_fitted_elements`, so that some tile fits each row.
-    # Smaller arrays take `steps`, so that fewer kernels are compiled for rows of many lengths. H200, 2^24 elements:
-    # recurrences in rows of 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that rows share; gradients in rows
-    # of 561 take 130 us in 128 x 5 chunks of one, 200 in shared tiles.
+    # The numbers of steps of tiles that end with rows, in arrays of at least `min_fitted_elements`. They are many, so
+    # that some tile fits each row. Smaller arrays take `steps`, so that fewer kernels are compiled for rows of many
+    # lengths. H200, 2^24 elements: recurrences in rows of 3,012 take 56 us in 256 x 3 chunks of four, 74 in tiles that
+    # rows share; gradients in rows of 561 take 130 us in 128 x 5 chunks of one, 200 in shared tiles.
     row_steps: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 12)
     min_fitted_elements: int = 1 << 21
-    # The most steps that are better than fewer: of elements of one word, and of others in chunks of one and in longer
-    # ones. H200, 2^24 elements in 64 x 12, 128 x 6 and 256 x 3 chunks of one in rows of 733: gradients of recurrences
-    # 148, 118 and 117 us, gradients of maxima 156, 115 and 119, recurrences 70, 63 and 67, sums 44, 43 and 51; in
-    # 64 x 6, 128 x 3 and 256 x 2 chunks of four in rows of 1,460: 102, 92 and 91; 100, 90 and 95; 57, 56 and 58; 40, 39
-    # and 39.
+    # More steps are better up to these numbers: for elements of one word, for longer elements in chunks of one, and for
+    # longer elements in longer chunks. H200, 2^24 elements in 64 x 12, 128 x 6 and 256 x 3 chunks of one in rows of
+    # 733: gradients of recurrences 148, 118 and 117 us, gradients of maxima 156, 115 and 119, recurrences 70, 63 and
+    # 67, sums 44, 43 and 51; in 64 x 6, 128 x 3 and 256 x 2 chunks of four in rows of 1,460: 102, 92 and 91; 100, 90
+    # and 95; 57, 56 and 58; 40, 39 and 39.
     single_word_row_steps: int = 8
     single_row_steps: int = 6
     few_row_steps: int = 3
-    # The share of a tile that must be filled with elements, and the share where functions take long, so that lanes
-    # without work count. H200, 2^24 elements in rows of 1,460 in 256 x 2 chunks of four, 0.71 of which are filled, and
-    # in tiles that rows share: recurrences 58 and 74 us, their gradients 91 and 146. But `logaddexp` in rows of 4,500
-    # takes 140 us in 512 x 3 chunks, 0.73 of which are filled, and 103 in shared tiles.
+    # The least share of a tile that elements must fill: for brief operators, and for others, which take so long that
+    # lanes without work cost time. H200, 2^24 elements in rows of 1,460, in tiles of 256 x 2 chunks of four (0.71 of
+    # them filled) and in tiles that rows share: recurrences 58 and 74 us, their gradients 91 and 146. But `logaddexp`
+    # in rows of 4,500 takes 140 us in 512 x 3 chunks (0.73 of them filled) and 103 in shared tiles.
     min_row_use: float = 0.65
     min_long_row_use: float = 0.9
     # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not measured:

@@ -29,10 +29,10 @@ class Placement:
         shared: a source and a destination are in one buffer, so sources are bound as destinations are.
         in_place: each destination is its source, bound once.
         views: for each source and then for each destination, how the shader finds the array's words in its buffer:
-            ``""`` for an array that is bound where it begins, ``"offset"`` for one that begins elsewhere, ``"rows"``
-            for one with rows that are also apart, ``"repeated_rows"`` and ``"repeated_elements"`` for one that repeats
-            each of them, ``"one_element"`` for one that repeats a single element. Empty if all are ``""``. The numbers
-            are parameters of a run.
+            ``""`` for an array that is bound where it begins; ``"offset"`` for one that begins elsewhere; ``"rows"``
+            for one with rows that are also apart; ``"repeated_rows"`` and ``"repeated_elements"`` for one that repeats
+            its rows or its elements; ``"one_element"`` for one that repeats a single element. The tuple is empty if
+            all are ``""``. The numbers are parameters of a run.
     """
 
     width: int = 4

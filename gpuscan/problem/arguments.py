@@ -242,8 +242,8 @@ def as_input_array(x: object) -> AnyArray:
     """Return what `as_array` makes of an input, unless NumPy takes it for a single object.
 
     Raises:
-        TypeError: as `as_array`; or the value is no array and no number, such as None, a set, a generator, the name of
-            a file, or a tensor whose gradient would be lost.
+        TypeError: as `as_array`; or the value is neither an array nor a number, such as None, a set, a generator or the
+            name of a file; or it is a tensor that requires a gradient, which would be lost.
     """
     if type(x) is not np.ndarray and type(x) not in _BUILTIN:
         check_library(x)
@@ -258,15 +258,15 @@ def as_input_array(x: object) -> AnyArray:
 
 
 def _check_is_array(x: Any) -> None:
-    """Raise TypeError for a file, a mapping, or an array of which a framework records what is computed of it.
+    """Raise TypeError for a file, a mapping, and an array that PyTorch or JAX traces or differentiates.
 
-    It is an UnsupportedDtypeError for text, as for arrays of text.
+    For text it is an UnsupportedDtypeError, as for arrays of text.
     """
     if isinstance(x, (str, PathLike, IOBase)):
         error = UnsupportedDtypeError if isinstance(x, str) else TypeError
         raise error(
             f"{abbreviate(x)} was passed, which is no array of numbers. To read a file, pass np.load(path, "
-            'mmap_mode="r") for a .npy file, or np.memmap(path, dtype, mode="r") for one that has numbers alone'
+            'mmap_mode="r") for a .npy file, or np.memmap(path, dtype, mode="r") for a file of bare numbers'
         )
     if isinstance(x, bytes):
         raise UnsupportedDtypeError("bytes were passed, which are no array of numbers. Pass np.frombuffer(x, np.uint8)")
@@ -278,7 +278,7 @@ def _check_is_array(x: Any) -> None:
     if hasattr(type(x), "requires_grad") and x.requires_grad:
         raise TypeError(
             "a tensor that requires a gradient was passed, and the gradient would be lost. Pass it to the function of "
-            "that name in gpuscan.torch, or pass x.detach()"
+            "the same name in gpuscan.torch, or pass x.detach()"
         )
     if any(base.__name__ == "Tracer" and base.__module__.startswith("jax") for base in type(x).__mro__):
         raise TypeError(

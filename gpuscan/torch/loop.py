@@ -45,10 +45,10 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
         LoopError: the step has no associative form.
         TypeError: a leaf is not a tensor, or the carry that f returns is not like `init`.
         ValueError: the lengths or devices differ.
-        OperatorError: f uses an operation that has no form in a scan on a GPU; or a derivative of the gradient or in
-            forward mode, or `torch.func.vmap` is asked for.
+        OperatorError: f uses an operation that has no form in a scan on a GPU; or PyTorch asks for what a loop does not
+            have: a derivative of its gradient, a derivative in forward mode, or a form for `torch.func.vmap`.
 
-    `torch.compile` leaves its graph for the loop.
+    `torch.compile` does not compile the loop: its graph breaks at the call.
 
     Example:
         >>> import torch
@@ -126,7 +126,7 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
     return carry, pytree.tree_unflatten(ys, form_of_y[0])
 
 
-# A compiled function leaves its graph for it.
+# The loop as compiled functions call it: `torch.compile` breaks its graph there.
 _loop_outside_of_graphs = torch.compiler.disable(loop)
 
 
@@ -152,15 +152,15 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: FunctionCtx, *tangents: Tensor | None) -> NoReturn:
         raise OperatorError(
-            "a derivative in forward mode of gpuscan.torch.loop was asked for, but a loop has gradients alone. Use "
+            "a derivative in forward mode of gpuscan.torch.loop was asked for, but a loop only has gradients. Use "
             "torch.func.vjp or torch.autograd.grad, or write the loop as gpuscan.torch.associative_scan"
         )
 
     @staticmethod
     def vmap(*_: object) -> NoReturn:
         raise OperatorError(
-            "torch.func.vmap was to map gpuscan.torch.loop. Pass the batch as one more axis of xs: f takes an entry of "
-            "the whole batch, and the axes that it treats alike are independent loops"
+            "torch.func.vmap was called on gpuscan.torch.loop, which it cannot map. Pass the batch as one more axis of "
+            "xs: f takes an entry of the whole batch, and the axes that it treats alike are independent loops"
         )
 
 
@@ -184,11 +184,11 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
-        """Save nothing: there are no derivatives of the gradients."""
+        """Save nothing, since `backward` raises an error."""
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> NoReturn:
         raise OperatorError(
-            "a derivative of the gradient of gpuscan.torch.loop was asked for, but a loop has first derivatives alone. "
+            "a derivative of the gradient of gpuscan.torch.loop was asked for, but a loop only has first derivatives. "
             "Run the loop step by step in PyTorch, or write it as gpuscan.torch.associative_scan"
         )

@@ -166,7 +166,7 @@ def array_step(
         OperatorError: the function closes over a tensor that requires a gradient.
     """
     count = len(carry)
-    # Inside of torch.func, new tensors are wrapped.
+    # torch.func wraps tensors that are made inside of it. In another thread, it does not.
     tensors = _aside(
         lambda: [
             torch.ones(shape, dtype=dtype)
@@ -219,7 +219,7 @@ def _graph_of(
 
 @contextmanager
 def _naming_values(name: str) -> Iterator[None]:
-    """Raise OperatorError for PyTorch's errors of a function that asks for values, which a traced tensor has not."""
+    """Raise OperatorError where PyTorch raises an error because a function asks for the value of a traced tensor."""
     try:
         yield
     except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
@@ -228,7 +228,8 @@ def _naming_values(name: str) -> Iterator[None]:
         text = str(error)
         if ".numpy()" in text:
             raise OperatorError(
-                f"{name} passes a tensor to NumPy; write it with torch's functions, such as torch.maximum"
+                f"{name} passes a tensor to NumPy, which cannot be traced; write it with torch's functions, such as "
+                "torch.maximum"
             ) from error
         if any(each in text for each in ("data-dependent control flow", ".item()", "that doesn't have storage")):
             raise _values_error(name) from error

@@ -31,8 +31,8 @@
 {% endif %}
 {% endmacro %}
 
-{#- Name the rows of the chunk's elements: `row0`, `row1`, …. There is no division for each element: a GPU takes 20 times
-    as long for those. -#}
+{#- Name the rows of the chunk's elements: `row0`, `row1`, …. They are counted on from the first one. A division for
+    each element would take a GPU 20 times as long. -#}
 {% macro find_rows() %}
 {% if rows_within %}
     let row0 = row_of(index);

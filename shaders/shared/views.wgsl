@@ -3,8 +3,8 @@
     in: views, the parameters of the run. Units are words, or for packed numbers, those numbers. -#}
 // ----- Views
 // For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row
-// to the begin of the next one, which may be below zero, since arithmetic wraps. Of repeated rows: the units from one of
-// them to the next one, and those of a row with all its repetitions.
+// to the begin of the next one, which may be below zero, since arithmetic wraps. For repeated rows, also the units from
+// one row to the next one, and the units of a row with all its repetitions.
 @group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.access.views | length }}>;
 
 {% macro define(access) %}

@@ -131,7 +131,7 @@ def test_what_is_no_array_is_named(device: gs.Device, nothing: Any) -> None:
 
 
 class Recorded:
-    """What a tensor with a gradient is to gpuscan, without PyTorch."""
+    """A stand-in for a tensor of PyTorch that requires a gradient."""
 
     requires_grad = True
 

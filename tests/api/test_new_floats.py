@@ -531,16 +531,16 @@ def test_integers_that_change_beside_floats(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("operations", [255, 256, 700, 2000])
 def test_many_operations_on_floats(device: gs.Device, operations: int) -> None:
-    """Assert that a function may compute numbers of its float one after another, as many as it likes."""
+    """Assert that a function may compute with its float in any number of steps that depend on each other."""
 
     def scale(factor: float) -> Callable[[Any], Any]:
-        def scaled(v: Any) -> Any:
+        def multiply(v: Any) -> Any:
             product = factor
             for _ in range(operations):
                 product = product * 1.001
             return v * product
 
-        return scaled
+        return multiply
 
     array = device.asarray(X)
     for factor in (0.5, 1.5, 2.5):

@@ -248,7 +248,7 @@ def test_classes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_slots() -> None:
-    """Assert that attributes in slots count, also those that have no value yet."""
+    """Assert that the key depends on the attributes in slots, and on which of them have a value."""
     empty, full = Slotted(), Slotted()
     full.rate = 2.0
     keys = [function_key(each) for each in (empty, full, close_over(Bounds(1.0, 2.0)), close_over(Bounds(1.0, 3.0)))]
@@ -291,22 +291,22 @@ def test_objects_as_operators(device: gs.Device) -> None:
 
 
 def test_classes_and_slots_as_operators(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that repeated calls launch one program, and that what has changed counts: classes, slots, attributes."""
+    """Assert that repeated calls launch one program, and that changed classes, slots and attributes are noticed."""
     x = np.random.default_rng(0).random(500, dtype=np.float32)
     a, slotted = device.asarray(x), Slotted()
 
     @wraps(by_name)
-    def decorated(value: Any) -> Any:
-        return by_name(value) * decorated.offset  # type: ignore[attr-defined]
+    def scale_by_offset(value: Any) -> Any:
+        return by_name(value) * scale_by_offset.offset  # type: ignore[attr-defined]
 
     for scale in (1.0, 1.0, 2.0, 3.0, 1.0):
         monkeypatch.setattr(Settings, "scale", scale)
         monkeypatch.setitem(globals(), "SCALE", scale)
-        slotted.rate = slotted.__dict__["other"] = decorated.offset = scale  # type: ignore[attr-defined]
+        slotted.rate = slotted.__dict__["other"] = scale_by_offset.offset = scale  # type: ignore[attr-defined]
         calls: list[tuple[Callable[[], gs.Array], Any]] = [
             (lambda: gs.map(Settings.multiply, a), x * np.float32(scale)),
             (lambda: gs.map(slotted, a, a), x * np.float32(scale) + x),
-            (lambda: gs.map(decorated, a), x * np.float32(scale) * np.float32(scale)),
+            (lambda: gs.map(scale_by_offset, a), x * np.float32(scale) * np.float32(scale)),
             (partial(gs.map, clip_to(Bounds(scale / 8, scale / 4)), a), np.clip(x, scale / 8, scale / 4)),
         ]
         for call, wanted in calls * 3:

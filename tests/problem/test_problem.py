@@ -240,7 +240,7 @@ def test_axes_of_the_element_are_inferred(device: gs.Device, where: str) -> None
     ],
 )
 def test_the_error_is_one_for_elements_that_have_the_axes_of_the_function(function: Any, fault: str) -> None:
-    """Assert that an error about the function itself is preferred to one about numbers that have no axes."""
+    """Assert that an error about the function itself is raised, rather than one about numbers that have no axes."""
     with pytest.raises(gs.OperatorError, match=fault):
         make_problem(np.ones((5, 2, 2), np.float32), function, axis=0)
 

@@ -69,7 +69,7 @@ def find_shapes(part: StepPart) -> Inner | None:
     tree = _decide(part, part.results[0], _MAX_CONDITIONS)
     if not part.states[0].scalar.is_integer:
         result = _join(part.graph, tree, {leaf: _cancel(part.graph, leaf) for leaf in _leaves(tree)})
-        result = _bound_numbers(part, result)
+        result = _replace_fmax(part, result)
         return None if result is part.results[0] else _with(part, result, {}, (None, None))
     functions = _Functions(part, _leaves(tree))
     shapes = functions.shapes()
@@ -170,7 +170,7 @@ def _cancel(graph: Graph, result: Node) -> Node:
     return new.get(result, result)
 
 
-def _bound_numbers(part: StepPart, result: Node) -> Node:
+def _replace_fmax(part: StepPart, result: Node) -> Node:
     """Return a result with ``np.maximum(u, v)`` for ``np.fmax(u, v)``, where u is never NaN, and the same with fmin."""
     graph, varying = part.graph, nodes_on([result], {part.states[0].index})
     numbers = _find_numbers(part, result)
