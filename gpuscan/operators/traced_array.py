@@ -347,9 +347,19 @@ class Traced(ArrayOperators):
             raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
 
 
+def no_entries_error(name: str, shape: tuple[int, ...], axis: object) -> OperatorError:
+    """Return the error for a reduction of nothing."""
+    return operator_error(
+        f"{name} was called with axis={axis} on an array of shape {shape}, but this axis has no entries; pass an axis "
+        "of at least one entry"
+    )
+
+
 def _reduce_along(ufunc: np.ufunc, array: Any, axis: int | None) -> Traced:
     """Return the reduction of whole arrays by a ufunc, from left to right."""
     nodes = array.nodes.reshape(-1) if axis is None else np.moveaxis(array.nodes, axis, 0)
+    if len(nodes) == 0:
+        raise no_entries_error(f"np.{ufunc.__name__}.reduce", array.shape, axis)
     parts = [Traced(array.graph, np.asarray(part, dtype=object), array.scalar) for part in nodes]
     return functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], parts)
 

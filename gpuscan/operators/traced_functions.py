@@ -28,6 +28,7 @@ from gpuscan.operators.traced_array import (
     find_scalar,
     is_python_integer,
     join_numbers,
+    no_entries_error,
     operand,
     weak_dtype,
 )
@@ -427,21 +428,28 @@ def take_along_axis(arr: Traced, indices: object, axis: int = -1) -> Traced:
     if not isinstance(indices, Traced):
         return Traced(arr.graph, np.take_along_axis(arr.nodes, np.asarray(indices), axis), arr.scalar)
     broadcast_check("np.take_along_axis", [arr, indices])
-    length = arr.shape[axis]
-    wrapped = where(indices < 0, indices + length, indices) if indices.scalar.kind == "signed" else indices
-    entries = [Traced(arr.graph, np.take(arr.nodes, [i], axis), arr.scalar) for i in range(length)]
-    result = entries[0]
-    for i in range(1, length):
-        result = where(wrapped == i, entries[i], result)
+    wrapped = where(indices < 0, indices + arr.shape[axis], indices) if indices.scalar.kind == "signed" else indices
+    _, (result, *others) = _entries("np.take_along_axis", arr, axis)
+    for i, entry in enumerate(others, 1):
+        result = where(wrapped == i, entry, result)
     return result
 
 
-def _entries(name: str, a: Traced, axis: object) -> tuple[int, list[Traced]]:
-    """Return the axis of a reduction, and its entries as arrays of length 1. For None, all axes are joined into one."""
+def _entries(name: str, a: Traced, axis: object, identity: object = None) -> tuple[int, list[Traced]]:
+    """Return the axis of a reduction, and its entries as arrays of length 1. For None, all axes are joined into one.
+
+    An axis without entries gets the identity as its only entry. There is an error if there is no identity.
+    """
     if axis is None and a.graph.whole:
         a.note_number()
         a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
     axis = _axis(name, a, axis)
+    if a.shape[axis] == 0:
+        if identity is None:
+            raise no_entries_error(name, a.shape, axis)
+        shape = [*a.shape]
+        shape[axis] = 1
+        return axis, [full_like(Traced(a.graph, np.empty(shape, object), a.scalar), identity)]
     return axis, [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
 
 
@@ -451,9 +459,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
     def reduce(a: Traced, axis: object = None, dtype: object = None, *, keepdims: bool = False) -> Traced:
         if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):
             dtype = np.uint64 if a.scalar.kind == "unsigned" else np.int64
-        axis, lines = _entries(name, a if dtype is None else a.astype(dtype), axis)
-        if not lines:
-            raise operator_error(f"{name} of an axis without entries")
+        axis, lines = _entries(name, a if dtype is None else a.astype(dtype), axis, ufunc.identity)
         total = functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], lines)
         return total if keepdims else Traced(a.graph, np.asarray(np.squeeze(total.nodes, axis), object), total.scalar)
 
@@ -548,7 +554,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
 
     entries = np.empty((left.shape[0], right.shape[1]), dtype=object)
     for i, j in np.ndindex(entries.shape):
-        products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])]
+        products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])] or [constant(graph, 0, scalar)]
         entries[i, j] = functools.reduce(lambda a, b: call_ufunc(np.add, (a, b))[0], products).nodes[()]
     return Traced(graph, entries, scalar)
 

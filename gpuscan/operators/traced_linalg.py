@@ -20,7 +20,7 @@ from gpuscan.operators.matrices import (
     unit_matrix,
 )
 from gpuscan.operators.source_location import missing_axis_error, operator_error
-from gpuscan.operators.traced_array import Number, Traced
+from gpuscan.operators.traced_array import Number, Traced, constant
 from gpuscan.operators.traced_functions import common_nodes, register_form
 
 
@@ -131,9 +131,7 @@ def einsum(subscripts: object, *operands: object) -> Traced:
                 number = array[(..., *(index_of[letter] for letter in term))]
                 factor = number if factor is None else factor * number
             total = factor if total is None else total + factor
-        if total is None:
-            raise operator_error(f"np.einsum({subscripts!r}) sums over an axis without entries")
-        entries[at] = total.nodes[()]
+        entries[at] = (constant(graph, 0, scalar) if total is None else total).nodes[()]
     return Traced(graph, entries, scalar)
 
 

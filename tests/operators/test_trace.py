@@ -353,6 +353,33 @@ def test_axes_that_mean_something_else_on_arrays_are_refused() -> None:
     assert "shape ()" in find_refusal(lambda l, r: l[..., 0], np.float32, **vector)
 
 
+def test_reductions_of_nothing() -> None:
+    """Assert that they give what NumPy gives, and that an error names the axis where NumPy has no result."""
+    vector = {"shapes": [(3,)]}
+    for call in (
+        lambda v: np.max(v, axis=-1),
+        lambda v: v.argmax(axis=-1),
+        lambda v: np.argmin(v, axis=-1),
+        lambda v: np.hypot.reduce(v, axis=-1),
+        lambda v: np.take_along_axis(v, np.ones_like(v, np.int32), axis=-1),
+    ):
+        refusal = find_refusal(lambda l, r, call=call: r + call(l[..., :0])[..., None], np.float32, **vector)
+        assert "with axis=-1 on an array of shape (0,), but this axis has no entries" in refusal
+    for wanted, call in (
+        (0, lambda v: np.sum(v, axis=-1, keepdims=True)),
+        (1, lambda v: np.prod(v, axis=-1)[..., None]),
+        (0, lambda v: np.any(v != 0, axis=-1)[..., None]),
+        (1, lambda v: np.all(v != 0, axis=-1)[..., None]),
+        (0, lambda v: np.einsum("...i,...i->...", v, v)[..., None]),
+        (0, lambda v: (v[..., None, :] @ v[..., :, None])[..., 0]),
+    ):
+        bodies = [
+            trace_body(lambda l, r, value=value: r * l + value(l[..., :0]), np.float32, **vector)
+            for value in (call, lambda v, wanted=wanted: np.float32(wanted))
+        ]
+        assert bodies[0] == bodies[1]
+
+
 def test_ufuncs_reduce_along_axes_of_the_element_only() -> None:
     vector = {"shapes": [(3,)]}
     body = trace_body(lambda l, r: r * np.hypot.reduce(l, axis=-1)[..., None], np.float32, **vector)
