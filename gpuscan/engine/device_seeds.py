@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing, upload_rows
 from gpuscan.device.strides import c_strides
-from gpuscan.elements import Element, word_dtype, words_of
+from gpuscan.elements import Element, Field, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
 from gpuscan.engine.elementwise import broadcast, in_dtype
 from gpuscan.engine.preparation import check_seeds, seed_words
@@ -98,7 +98,10 @@ def bind_seeds(
         check_seeds(rows, words.nbytes, context)
     pitch = words.nbytes // rows
     backwards = spec.backwards_as_one
-    pairs = list(zip(problem.seeds or (), fields, strict=True))
+    pairs: list[tuple[Any, Field]] = [
+        (_on_all_rows(context, seed, field, rows) if isinstance(seed, np.ndarray) and len(seed) == 1 else seed, field)
+        for seed, field in zip(given, fields, strict=True)
+    ]
     if not all(isinstance(seed, DeviceArray) for seed, _ in pairs):
         # The values of NumPy are copied together, with zeros in the place of the others.
         columns = [
@@ -118,6 +121,11 @@ def bind_seeds(
             scatter(elements_of(in_dtype(seed, dtype)), target)
         start += prod(field.shape) * dtype.itemsize
     return words
+
+
+def _on_all_rows(context: DeviceContext, seed: AnyArray, field: Field, rows: int) -> DeviceArray:
+    """Return an array on the device with the same value for all rows. Only one value is uploaded."""
+    return broadcast(upload_array(context, seed.astype(word_dtype(field.scalar))), (rows, *field.shape))
 
 
 def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -> DeviceArray | None:

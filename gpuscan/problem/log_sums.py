@@ -113,8 +113,11 @@ def as_log_sums(problem: Problem) -> Problem:
     seeds = problem.seeds
     if seeds is not None:
         (seed,) = seeds
-        seed = seed if isinstance(seed, OnDevice) else seed.astype(np.float32)
-        seeds = (seed, np.broadcast_to(np.float32(1), seed.shape))
+        if isinstance(seed, OnDevice):
+            # One value for all rows, because the number of rows may be a size.
+            seeds = (seed, np.ones(1, np.float32))
+        else:
+            seeds = (seed.astype(np.float32), np.broadcast_to(np.float32(1), seed.shape))
     whole = replace(problem, operator=sums.pairs, element=before.element, before=before, after=after, seeds=seeds)
     return whole.as_rewrite_of(problem, "log sums")
 
