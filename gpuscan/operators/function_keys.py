@@ -6,7 +6,9 @@ import dis
 import math
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from enum import EnumMeta, Flag
 from functools import lru_cache, partial
+from operator import attrgetter
 from struct import calcsize
 from types import (
     BuiltinFunctionType,
@@ -43,12 +45,15 @@ from gpuscan.operators.parameters import (
 )
 
 # Packages with functions and classes that never change.
-_FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
+_FIXED = frozenset(
+    {"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"}
+    | {"enum", "fractions", "functools", "itertools"}
+)
 _NUMBERS = (bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented))
 # The type of the functions of NumPy that arrays answer.
 NumpyFunction = type(np.concatenate)
-# The classes of further values that never change, by module and name: torch is not imported here.
-_CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
+# The classes of further values that never change, by module and name: their modules are not imported here.
+_CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device"), ("fractions", "Fraction")})
 # Arrays up to this many bytes can be parameters. A trace has a node for each of their numbers.
 MAX_ARRAY_BYTES = 1024
 # Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
@@ -86,6 +91,12 @@ _NOT_CALLED = _NOT_READ | frozenset(
     {"__init__", "__post_init__", "__repr__", "__setattr__", "__delattr__", "__replace__"}
     | {"__getstate__", "__setstate__"}
 )
+# What Python itself keeps in an enumeration and in its members.
+_OF_ENUMERATION = _NOT_CALLED | {"__str__", "__format__"} | {name for name in vars(Flag("_Flag", "")) if name[1] != "_"}
+_OF_MEMBER = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
+_NAME = attrgetter("_name_")
+# The classes that members of enumerations can also be.
+_VALUES = (int, float, complex, str, bytes, object)
 # The bit of `__flags__` that classes have if they were made while Python ran (Py_TPFLAGS_HEAPTYPE).
 _MADE = 1 << 9
 # The attribute that has the function of a wrapped method, by the type of the wrapper.
@@ -116,8 +127,8 @@ def function_key(function: object, *, numbers: bool = True, floats: list[object]
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
-    NumPy, lists and dicts of such values, and objects of classes in Python with such attributes. A function that reads
-    other objects, such as tensors, has no key, since these can change.
+    NumPy, lists and dicts of such values, members of enumerations, and objects of classes in Python with such
+    attributes. A function that reads other objects, such as tensors, has no key, since these can change.
 
     Args:
         function: the function.
@@ -271,6 +282,18 @@ def _are_classes(classes: Sequence[type]) -> bool:
     return {(type, True)} == {(type(each), bool(each.__flags__ & _MADE)) for each in classes}
 
 
+@lru_cache(maxsize=512)
+def _classes_of(enumeration: type) -> tuple[type, ...]:
+    """Return the classes of an enumeration that the user has written.
+
+    Raises:
+        _UnknownError: its members may keep something that no attribute shows.
+    """
+    if not all(type(each) is EnumMeta or each in _VALUES for each in enumeration.__mro__):
+        raise _UnknownError
+    return tuple([each for each in enumeration.__mro__ if not _is_of_fixed(each.__module__)])
+
+
 def _attributes_of(value: object, slots: Sequence[str]) -> dict[str, Any]:
     """Return the values of an object's slots and of its other attributes, by their names."""
     named = {name: getattr(value, name) for name in slots if hasattr(value, name)}
@@ -406,6 +429,8 @@ class _Keys:
     def _of_object(self, value: object, within: tuple[object, ...]) -> Hashable:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
         value_type: Any = type(value)
+        if type(value_type) is EnumMeta:
+            return value_type, *self._of_enumeration(value_type, within, value)
         slots = _slots_of(value_type)
         if slots is None:
             raise _UnknownError
@@ -423,12 +448,38 @@ class _Keys:
         if _is_named_tuple(value):
             defaults = value.__new__.__defaults__ or ()
             return value, self._of_members((value,), _NAMED_TUPLE.union(value._fields), within, defaults)
+        if type(value) is EnumMeta:
+            return value, *self._of_enumeration(value, within)
         if not _are_classes(value.__mro__[:-1]):
             raise _UnknownError
         inner = self._inside(value, within, len(vars(value)))
         if inner is None:
             return "recursive", within.index(id(value))
         return type, self._of_members(value.__mro__[:-1], _NOT_READ, inner)
+
+    def _of_enumeration(self, value: Any, within: tuple[object, ...], *chosen: Any) -> Sequence[Hashable]:
+        """Return the key of an enumeration that the user has written, and of the members that a function reads of it.
+
+        Members may be compared by `is`, so they stay as they are, and the class itself is a part of the key as well.
+        """
+        classes = _classes_of(value)
+        members = vars(value)["_member_map_"]
+        self.count += len(members)
+        if self.count > _MAX_VALUES:
+            raise _UnknownError
+        if id(value) in within:
+            return *map(_NAME, chosen), "recursive", within.index(id(value))
+        names: list[Hashable] = []
+        values: list[object] = []
+        # Members of flags that are combined are no members of the class.
+        for member in (*chosen, *members.values()):
+            names.append(member._name_)
+            for name, part in vars(member).items():
+                if name not in _OF_MEMBER:
+                    names.append(name)
+                    values.append(part)
+        inner = *within, id(value)
+        return *names, self._of_members(classes, _OF_ENUMERATION.union(members), inner, values)
 
     def _of_members(
         self, classes: Sequence[type], left_out: frozenset[str], within: tuple[object, ...], others: Sequence[Any] = ()

@@ -7,7 +7,9 @@ import math
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, wraps
+from enum import Enum, Flag, IntEnum, auto
+from fractions import Fraction
+from functools import lru_cache, partial, wraps
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.operators.function_keys import function_key
 from tests.harness.calls import EACH_STAGE, FIRST, Counted
+from tests.oracle import assert_same
 
 SCALE = 2.0
 SETTINGS = {"scale": 2.0}
@@ -69,6 +72,40 @@ class Offset:
         return left + right + self.twice
 
 
+class Rule(Enum):
+    """Members with a value, an attribute and a method."""
+
+    HALF = 0.5
+    DOUBLE = 2.0
+
+    def __init__(self, value: float) -> None:
+        self.limit = 10 * value
+
+    def apply(self, x: Any) -> Any:
+        """Return the value of the member times x, up to its limit."""
+        return np.minimum(x * np.float32(self.value), np.float32(self.limit))
+
+
+class Sides(Flag):
+    """Members that are combined."""
+
+    LOW = auto()
+    HIGH = auto()
+
+
+class Level(IntEnum):
+    """Members that are integers."""
+
+    LOW = 1
+    HIGH = 2
+
+
+class Entries(tuple[int, ...], Enum):
+    """Members with entries that no attribute shows."""
+
+    ONE = ((1, 2),)
+
+
 class Slotted:
     """An operator with an attribute that is in no dict."""
 
@@ -109,7 +146,20 @@ def calls_other(x: Any) -> Any:
 
 def test_equal_values() -> None:
     """Functions of the same code that close over equal values have equal keys."""
-    for value in (1, 1.0, True, None, "a", np.float32(0.1), np.dtype(np.int8), (1, (2.0,)), np.arange(3), np.add, abs):
+    for value in (
+        1,
+        1.0,
+        True,
+        None,
+        "a",
+        np.float32(0.1),
+        np.dtype(np.int8),
+        (1, (2.0,)),
+        np.arange(3),
+        np.add,
+        abs,
+        Fraction(1, 3),
+    ):
         assert function_key(close_over(value)) is not None, value
         again = value.copy() if isinstance(value, np.ndarray) else value
         assert function_key(close_over(value)) == function_key(close_over(again))
@@ -119,7 +169,17 @@ def test_equal_values() -> None:
 def test_different_values() -> None:
     """Assert that values of several types, signs and dtypes differ, and so do functions of other code."""
     values: list[Any] = [1, 1.0, True, np.float32(1), np.int32(1), 0.0, -0.0, (1,), (1.0,), np.ones(1), np.ones(2)]
-    values += [np.float32("nan"), -np.float32("nan"), np.ones(1, np.float32), by_name, calls_other, "1", 1j]
+    values += [
+        np.float32("nan"),
+        -np.float32("nan"),
+        np.ones(1, np.float32),
+        by_name,
+        calls_other,
+        "1",
+        1j,
+        Fraction(1),
+        Fraction(1, 3),
+    ]
     keys = [function_key(close_over(value)) for value in values]
     assert None not in keys
     assert len(set(keys)) == len(values)
@@ -247,6 +307,46 @@ def test_classes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert function_key(close_over(type("Other", (other,), {}))) is None
 
 
+def test_enumerations(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that members count by their class, their attributes and its methods, and that programs are launched."""
+
+    def limit(rule: Rule, factor: float) -> Callable[[Any], Any]:
+        return lambda x: rule.apply(x) * factor if rule is Rule.HALF else rule.apply(x) + factor
+
+    functions: list[Any] = [
+        close_over(value) for value in (*Rule, *Sides, Sides.LOW | Sides.HIGH, Sides(0), *Level, 1, 2, Rule, Level)
+    ]
+    keys = [function_key(function) for function in functions]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+    assert keys == [function_key(function) for function in functions]
+    x = np.arange(100, dtype=np.float32)
+    a = device.asarray(x)
+
+    def check() -> None:
+        for rule in Rule:
+            for factor in (1.0, 2.0, 3.0):
+                assert_same(gs.map(limit(rule, factor), a).numpy(), limit(rule, factor)(x).astype(np.float32))
+            assert Counted().of(lambda given=rule: gs.map(limit(given, 4.0), a)) <= FIRST + EACH_STAGE * 2  # type: ignore[misc]
+
+    check()
+    monkeypatch.setattr(Rule.HALF, "limit", 3.0)
+    assert function_key(functions[0]) not in (None, keys[0])
+    check()
+    monkeypatch.setattr(Rule, "apply", lambda self, x: x - self.limit)
+    assert function_key(functions[1]) not in (None, keys[1])
+    check()
+    # A member that refers to others.
+    monkeypatch.setattr(Rule.HALF, "inverse", Rule.DOUBLE, raising=False)
+    monkeypatch.setattr(Rule.DOUBLE, "inverse", Rule.HALF, raising=False)
+    assert function_key(functions[0]) is not None
+    check()
+    monkeypatch.setattr(Rule.DOUBLE, "limit", {1.0})
+    assert function_key(functions[0]) is None
+    assert function_key(close_over(Enum("Lists", {"ONE": [object()]}).ONE)) is None  # type: ignore[attr-defined]
+    assert function_key(close_over(Entries.ONE)) is None
+
+
 def test_slots() -> None:
     """Assert that the key depends on the attributes in slots, and on which of them have a value."""
     empty, full = Slotted(), Slotted()
@@ -333,6 +433,8 @@ def test_what_may_change() -> None:
     changing: list[Any] = [
         close_over([object()]),
         close_over(float("nan")),
+        # Its results are kept where no key sees them, and may be arrays that change.
+        close_over(lru_cache(by_name)),
         close_over(np.zeros(4096)),
         close_over(np.array([object()])),
         lambda x: x + next(counter),
