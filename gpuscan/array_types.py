@@ -93,7 +93,7 @@ else:
             """Return a single number as Python rounds NumPy's number, which `numpy.sum` and its like return."""
             if self.shape:
                 raise TypeError(
-                    f"round(array) was asked for of a gpuscan.Array of shape {self.shape}, but it rounds one number. "
+                    f"round(array) was called on a gpuscan.Array of shape {self.shape}, but it rounds one number. "
                     "Write np.round(array, digits)"
                 )
             return round(self.numpy()[()], digits)

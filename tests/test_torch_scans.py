@@ -333,7 +333,7 @@ def test_errors_of_scan() -> None:
     def squares(l: Any, r: Any) -> Any:
         return np.sqrt(l * l + r * r)
 
-    with pytest.raises(gs.OperatorError, match=r"a forward-mode derivative was asked for of a scan with .*'squares'"):
+    with pytest.raises(gs.OperatorError, match=r"a forward-mode derivative of a scan was asked for with .*'squares'"):
         torch.func.jvp(lambda x: scan(x, squares, axis=0), (x,), (x,))
     given = x.clone().requires_grad_()
     (grad,) = torch.autograd.grad(scan(given, squares, axis=0).sum(), given, create_graph=True)
@@ -572,7 +572,7 @@ def test_a_loop_has_neither_forward_mode_nor_vmap() -> None:
         torch.func.vmap(states, in_dims=1)(x)
 
 
-# PyTorch reads the gradient of what comes after a graph.
+# PyTorch reads the gradients of tensors between its compiled graphs, and warns of that.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_function_leaves_its_graph_for_a_loop() -> None:
     def function(x: Any) -> Any:

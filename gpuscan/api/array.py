@@ -581,8 +581,8 @@ class Array(DeviceArray, ArrayOperators, ArrayMethods):
         """
         if self.size != 1:
             raise TypeError(
-                f"one number was asked for of an array of shape {self.shape}, which has {self.size}. Index it first, "
-                "or reduce it: gpuscan.reduce(array)"
+                f"the only number of an array of shape {self.shape} was asked for, but it has {self.size} numbers. "
+                "Index it first, or reduce it: gpuscan.reduce(array)"
             )
         return self.numpy().item()
 

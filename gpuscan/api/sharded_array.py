@@ -283,7 +283,7 @@ class ShardedArray(Distributed):
 def _not_of_shards(function: object) -> TypeError:
     """Return the error for a function of NumPy, which would copy all elements to the CPU."""
     return TypeError(
-        f"{name_of_function(function)} was asked for of a gpuscan.ShardedArray, but only gpuscan.scan and "
+        f"{name_of_function(function)} was called on a gpuscan.ShardedArray, but only gpuscan.scan and "
         "gpuscan.reduce take one. Call one of these, or pass array.numpy(), a copy on the CPU"
     )
 

@@ -85,7 +85,7 @@ def apply_ufunc(
 def not_on_device(what: str, reason: str = "") -> TypeError:
     """Return the error for a function of NumPy that is not computed on a device."""
     because = reason or "it is not computed on a device"
-    return TypeError(f"{what} was asked for of a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
+    return TypeError(f"{what} was called on a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
 
 
 @cache
@@ -396,7 +396,7 @@ def _reduce_ufunc(
         axis = None  # as NumPy's ufuncs, which take a single number for an axis of one
     if initial is None and ufunc.identity is None and 0 in [array.shape[i] for i in resolve_axes(axis, array.shape)]:
         raise ValueError(
-            f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "
+            f"{name} was called with axis={axis} on an array of shape {array.shape}, but there is nothing to combine. "
             "Pass initial=, or an array with elements"
         )
     result = reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)

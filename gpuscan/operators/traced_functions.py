@@ -546,7 +546,10 @@ def matmul(x1: Any, x2: Any) -> Traced:
         )
     (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2], aligned=False)
     if left.shape[1] != right.shape[0]:
-        raise operator_error(f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ")
+        raise operator_error(
+            f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ; pass matrices that fit, or "
+            "transpose one by .mT"
+        )
 
     def times(a: Node, b: Node) -> Traced:
         pair = [Traced(graph, np.asarray(node, dtype=object), scalar) for node in (a, b)]

@@ -115,11 +115,14 @@ def einsum(subscripts: object, *operands: object) -> Traced:
         if len(term) != len(array.shape):
             raise (missing_axis_error if len(term) > len(array.shape) else operator_error)(
                 f"np.einsum({subscripts!r}): an operand of element shape {array.shape} has {len(array.shape)} axes, "
-                f"its subscripts {term!r} name {len(term)}"
+                f"its subscripts {term!r} name {len(term)}; write one letter for each axis of the element, after ..."
             )
         for letter, length in zip(term, array.shape, strict=True):
             if sizes.setdefault(letter, length) != length:
-                raise operator_error(f"np.einsum({subscripts!r}): {letter!r} has lengths {sizes[letter]} and {length}")
+                raise operator_error(
+                    f"np.einsum({subscripts!r}): {letter!r} has lengths {sizes[letter]} and {length}; use one letter "
+                    "for axes of one length"
+                )
     summed = [letter for letter in sizes if letter not in result]
     entries = np.empty([sizes[letter] for letter in result], dtype=object)
     for at in np.ndindex(entries.shape):

@@ -389,7 +389,7 @@ class OperatorScan(ScanByTorch):
             yield
         except (TypeError, RuntimeError, AttributeError) as error:
             raise OperatorError(
-                f"{wanted} was asked for of a scan with {resolve(self.op).described}, but its function is not one of "
+                f"{wanted} of a scan was asked for with {resolve(self.op).described}, but its function is not one of "
                 "torch. Write it with arithmetic alone, or use gpuscan.torch.associative_scan with a function written "
                 "with torch"
             ) from error

@@ -139,7 +139,7 @@ def test_what_is_revealed() -> None:
 
 
 def test_the_largest_expressions() -> None:
-    """Assert that a number that takes the most operations is revealed as others are, and then goes on as a constant."""
+    """Assert that a number of the most operations is revealed as other numbers are, and is a constant from then on."""
     wide = Parameters([0.5]).leaves[0]
     for _ in range(9):
         wide = derive(operator.add, wide, wide)
