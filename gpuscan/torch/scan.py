@@ -315,7 +315,7 @@ class OperatorScan(ScanByTorch):
     def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the gradients: of a sum a sum in the other direction, of others by PyTorch."""
         if not self._is_sum:
-            with self._translate_errors("a derivative of its gradient"):
+            with self._translate_errors("a derivative of the gradient"):
                 return reverse_derivative(*self._real_function(tensors), grads)
         (grad,) = grads
         back = replace(self, reverse=not self.reverse, seeded=False)
