@@ -347,6 +347,12 @@ class Traced(ArrayOperators):
             raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
 
 
+def entries_along(array: Traced, axis: int) -> list[Traced]:
+    """Return the entries of a traced array along one of its axes."""
+    parts = np.moveaxis(array.nodes, axis, 0)
+    return [Traced(array.graph, np.asarray(part, dtype=object), array.scalar) for part in parts]
+
+
 def no_entries_error(name: str, shape: tuple[int, ...], axis: object) -> OperatorError:
     """Return the error for a reduction of nothing."""
     return operator_error(
@@ -357,10 +363,10 @@ def no_entries_error(name: str, shape: tuple[int, ...], axis: object) -> Operato
 
 def _reduce_along(ufunc: np.ufunc, array: Any, axis: int | None) -> Traced:
     """Return the reduction of whole arrays by a ufunc, from left to right."""
-    nodes = array.nodes.reshape(-1) if axis is None else np.moveaxis(array.nodes, axis, 0)
-    if len(nodes) == 0:
+    nodes = array.nodes.reshape(-1) if axis is None else array.nodes
+    parts = entries_along(Traced(array.graph, nodes, array.scalar), axis or 0)
+    if not parts:
         raise no_entries_error(f"np.{ufunc.__name__}.reduce", array.shape, axis)
-    parts = [Traced(array.graph, np.asarray(part, dtype=object), array.scalar) for part in nodes]
     return functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], parts)
 
 

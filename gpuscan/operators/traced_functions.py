@@ -25,6 +25,7 @@ from gpuscan.operators.traced_array import (
     constant,
     dtype_or_type,
     elementwise,
+    entries_along,
     find_scalar,
     is_python_integer,
     join_numbers,
@@ -607,8 +608,7 @@ def angle(z: Traced, deg: bool = False) -> Number:
 
 def unstack(x: Traced, /, *, axis: int = 0) -> tuple[Traced, ...]:
     """Return the entries along an axis of the element."""
-    parts = np.moveaxis(x.nodes, _axis("np.unstack", x, axis), 0)
-    return tuple(Traced(x.graph, np.asarray(part, dtype=object), x.scalar) for part in parts)
+    return tuple(entries_along(x, _axis("np.unstack", x, axis)))
 
 
 # NumPy has np.vecdot from 2.0 on, np.unstack from 2.1 on, and np.matvec from 2.2 on.

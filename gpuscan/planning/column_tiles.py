@@ -73,8 +73,7 @@ def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if single and spec.inner % 2 == 0:
         chunk = 2
     words = spec.item_words * chunk
-    following = spec.neighbour_field.words if spec.neighbour_field else 0
-    kept = (own_words + following) * chunk  # by an invocation, of each row, while its tile waits
+    kept = (own_words + spec.neighbour_words) * chunk  # by an invocation, of each row, while its tile waits
     # Workgroup memory holds one chunk for each invocation, two more for each column, and a few words.
     capacity = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
     whole = tile_of_short_columns(spec, capabilities, chunk, kept, capacity)

@@ -570,6 +570,9 @@ CPU = replace(
     # Tiles that end with rows are taken only if their chunks are at least this long. Measured on lavapipe.
     min_row_chunk_words=16,
     min_lone_row_chunk_words=4,
+    # The same as for functions that do not take long. Not measured on record: an invocation is a serial loop, and has
+    # no lanes without work.
+    min_long_row_use=0.65,
     # With fewer invocations, llvmpipe's OpenGL never leaves the loop of fallback.
     min_column_workgroup=8,
     # An invocation keeps its rows on the stack, so it may take many. Not measured on record: few need them.

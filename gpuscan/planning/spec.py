@@ -186,6 +186,11 @@ class ShaderSpec(HashedOnce):
         return self.source.fields[self.field_offsets.index(1)] if passes else None
 
     @property
+    def neighbour_words(self) -> int:
+        """The 32-bit words of the neighbour field; 0 if there is none."""
+        return self.neighbour_field.words if self.neighbour_field else 0
+
+    @property
     def with_neighbour(self) -> Element:
         """The argument of `after` where there is a neighbour field: the fields of the element, then that field."""
         assert self.neighbour_field is not None

@@ -385,10 +385,10 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
 def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu: bool) -> TileShape | None:
     """Return the best of these shapes for tiles that end where rows do, or None if none is full enough."""
     length, words = spec.row_length, spec.element.words
-    kept_words = words + (spec.neighbour_field.words if spec.neighbour_field else 0)
+    words_with_neighbour = words + spec.neighbour_words
     tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
     use = {shape: length / (tiles[shape] * shape.tile_size) for shape in shapes}
-    least = h.min_row_use if is_cpu or is_brief(spec.combine, h) else h.min_long_row_use
+    least = h.min_row_use if is_brief(spec.combine, h) else h.min_long_row_use
     shapes = [shape for shape in shapes if tiles[shape] <= shape.block and use[shape] >= least]
     if is_cpu:
         few = {True: h.min_lone_row_chunk_words, False: h.min_row_chunk_words}
@@ -396,7 +396,7 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
         return max(shapes, key=lambda shape: (tiles[shape] == 1, shape.chunk, use[shape]), default=None)
     if shapes and shapes[0].subgroup_size:
         small = {True: h.min_lone_row_tile, False: h.min_row_tile}
-        if kept_words > 1 or spec.reverse:
+        if words_with_neighbour > 1 or spec.reverse:
             small[True] = h.min_lone_wide_row_tile
         shapes = [shape for shape in shapes if shape.tile_size >= small[tiles[shape] == 1]]
     if not shapes:
@@ -408,7 +408,7 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
 
     def preference(shape: TileShape) -> tuple[float, ...]:
         lone = tiles[shape] == 1
-        most_steps = h.single_word_row_steps if kept_words == 1 else h.single_row_steps // shape.chunk
+        most_steps = h.single_word_row_steps if words_with_neighbour == 1 else h.single_row_steps // shape.chunk
         flat = shape.steps if shape.steps <= max(most_steps, h.few_row_steps) else -shape.steps
         return lone, use[shape] if lone else 0, shape.tile_size, shape.chunk, flat
 

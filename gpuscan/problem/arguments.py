@@ -227,6 +227,11 @@ def as_array(x: object) -> AnyArray:
         return x
     if type(x) not in _BUILTIN:
         _check_class(x)
+    return _in_numpy(x)
+
+
+def _in_numpy(x: object) -> AnyArray:
+    """Return what `np.asarray` makes of a value. Lists of different lengths raise a ValueError that says so."""
     try:
         return np.asarray(x)
     except ValueError:
@@ -245,10 +250,12 @@ def as_input_array(x: object) -> AnyArray:
         TypeError: as `as_array`; or the value is neither an array nor a number, such as None, a set, a generator or the
             name of a file; or it is a tensor that requires a gradient, which would be lost.
     """
-    if type(x) is not np.ndarray and type(x) not in _BUILTIN:
-        check_library(x)
+    if type(x) is np.ndarray:
+        return x
+    if type(x) not in _BUILTIN:
+        _check_class(x)
         _check_is_array(x)
-    array = as_array(x)
+    array = _in_numpy(x)
     if array.dtype == object and array.ndim == 0 and not isinstance(x, (np.ndarray, Number)):
         raise TypeError(
             f"{abbreviate(x)} was passed, which NumPy takes for a single object. Pass an array or a list of numbers, "

@@ -1,7 +1,8 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, find_rows, row_at, head_after, head_at, end_at, find_offsets, find_ends with context %}
-{% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% set selects_seeds = spec.exclusive and not text.packs_heads %}
+{% set needs_heads = selects_seeds or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.stores_one_total %}
 // Return the item at an index in a chunk.
 fn item_in(chunk: Chunk, index: u32) -> Item {
@@ -21,7 +22,7 @@ fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
 fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk" }}) {
 {% endif %}
 {{ find_heads() if needs_heads -}}
-{% set needs_rows = spec.has_tail_values or (spec.exclusive and not text.packs_heads) or (spec.keep_last_only and not spec.reduces_segments) %}
+{% set needs_rows = spec.has_tail_values or selects_seeds or (spec.keep_last_only and not spec.reduces_segments) %}
 {{ find_rows() if needs_heads and needs_rows -}}
 {{ find_offsets() if spec.neighbour_field or kernel.reads_backwards -}}
 {% if spec.neighbour_field %}

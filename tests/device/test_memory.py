@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -128,6 +130,13 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
     assert count_bind_groups(device) == 0
 
 
+def recorder_of(device: gs.Device) -> tuple[Callable[[wgpu.GPUBuffer, wgpu.GPUBuffer], None], list[wgpu.GPUBuffer]]:
+    """Return a function that records a scan from one buffer to another and submits it, and three buffers for it."""
+    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    plan = device.plan(1000, np.uint32, strategy="fallback")
+    return partial(record_and_submit, gpu, plan), [gpu.create_buffer(size=4000, usage=usage) for _ in range(3)]
+
+
 def collect_unraisable(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that takes the errors that Python ignores from now on."""
     errors: list[object] = []
@@ -141,13 +150,11 @@ def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.Mon
     A new buffer may have the id of the collected one, and would get its group.
     """
     device = own_device
-    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    plan = device.plan(1000, np.uint32, strategy="fallback")
-    source, target, other = (gpu.create_buffer(size=4000, usage=usage) for _ in range(3))
+    record, (source, target, other) = recorder_of(device)
     for _ in range(2 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
-        record_and_submit(gpu, plan, source, other)
+        record(source, other)
     before = count_bind_groups(device)
-    record_and_submit(gpu, plan, source, target)
+    record(source, target)
     assert count_bind_groups(device) == before + 1
     interrupted = collect_unraisable(monkeypatch)
 
@@ -162,18 +169,16 @@ def test_bind_groups_after_ctrl_c(own_device: gs.Device, monkeypatch: pytest.Mon
     finally:
         sys.settrace(tracer)
     assert [type(error) for error in interrupted] == [KeyboardInterrupt]
-    record_and_submit(gpu, plan, source, other)
+    record(source, other)
     assert count_bind_groups(device) == before
 
 
 def test_ctrl_c_as_bind_groups_are_dropped(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that calls go on if Ctrl-C arrives as the groups of a collected buffer are dropped."""
     device = own_device
-    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    plan = device.plan(1000, np.uint32, strategy="fallback")
-    source, target, other = (gpu.create_buffer(size=4000, usage=usage) for _ in range(3))
+    record, (source, target, other) = recorder_of(device)
     for _ in range(2 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
-        record_and_submit(gpu, plan, source, target)
+        record(source, target)
     interrupted = collect_unraisable(monkeypatch)
 
     def interrupt(frame: FrameType, event: str, argument: object) -> None:
@@ -188,7 +193,7 @@ def test_ctrl_c_as_bind_groups_are_dropped(own_device: gs.Device, monkeypatch: p
     finally:
         sys.setprofile(profiler)
     assert [type(error) for error in interrupted] == [KeyboardInterrupt]
-    call = threading.Thread(target=record_and_submit, args=(gpu, plan, source, other), daemon=True)
+    call = threading.Thread(target=record, args=(source, other), daemon=True)
     call.start()
     call.join(60)
     assert not call.is_alive()
