@@ -28,12 +28,6 @@ fn again(loaded: Loaded) -> Loaded {
     let nothing = params.epoch >> 16u;  // epochs have 16 bits
     return Loaded({% for i in range(source.accesses) %}loaded[{{ i }}] ^ {{ source.vector }}(nothing){{ ", " if not loop.last }}{% endfor %});
 }
-{% if kernel.reduces %}
-
-fn load_chunk(index: u32) -> Chunk {
-    return chunk_of(index, load(index));
-}
-{% endif %}
 {% endif %}
 
 {% if source.exchanged %}
