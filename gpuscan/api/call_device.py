@@ -63,8 +63,8 @@ def _names(device: object, call_device: OpenedDevice) -> bool:
     return names(device, call_device.capabilities.summary)
 
 
-def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
-    """Return the devices that a list names.
+def resolve_devices(given: Iterable[Device | str | int | None], argument: str = "device") -> list[Device]:
+    """Return the devices that a list names. Messages name the argument by which it was passed.
 
     Raises:
         ValueError: the list is empty, names a device twice, or names NumPy.
@@ -75,12 +75,12 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
         device = None if name is None else resolve_device(name)
         if device is None:
             raise ValueError(
-                f"device={given!r} was passed, but a list names GPUs, and {name!r} is none. Pass devices, names or "
+                f"{argument}={given!r} was passed, but a list names GPUs, and {name!r} is none. Pass devices, names or "
                 "numbers of gpuscan.devices()"
             )
         if any(device is other for other in devices):
             raise ValueError(
-                f"device={given!r} was passed, which names {device!r} twice. Pass each device once; equal cards have "
+                f"{argument}={given!r} was passed, which names {device!r} twice. Pass each device once; equal cards have "
                 "numbers of their own in gpuscan.devices()"
             )
         devices.append(device)

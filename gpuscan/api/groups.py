@@ -31,7 +31,7 @@ from gpuscan.problem.groups import (
     with_indices,
     with_nan,
 )
-from gpuscan.problem.labels import MISSING
+from gpuscan.problem.labels import MISSING, describe_label
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import slice_problem
 from gpuscan.problem.segments import Heads, Keys
@@ -176,10 +176,11 @@ def _run_on_device_group(
     return [np.concatenate(pieces, axis) for pieces in zip(*parts, strict=True)]
 
 
-def count_groups(labels: SomeArray, num_groups: object, device: OpenedDevice | None) -> int:
+def count_groups(labels: SomeArray, num_groups: object, device: OpenedDevice | None, groups: object) -> int:
     """Return the number of groups of a reduction: `num_groups`, else 1 more than the largest label.
 
     Only without `num_groups`, labels on a device are read. Otherwise it checks them while it reduces the groups.
+    Messages show labels as they are in `groups`, which the caller passed.
 
     Raises:
         TypeError, ValueError: as `check_count` does.
@@ -189,7 +190,7 @@ def count_groups(labels: SomeArray, num_groups: object, device: OpenedDevice | N
     if isinstance(labels, DeviceArray):
         assert device is not None
         return check_count(None, *label_range(device._executor, labels))
-    return check_count(num_groups, int(labels.min()), int(labels.max()))
+    return check_count(num_groups, int(labels.min()), int(labels.max()), partial(describe_label, groups))
 
 
 def execute_reduction(

@@ -159,7 +159,7 @@ def reduce(
     if isinstance(groups, Array) and num_groups is None and groups.size and groups.dtype.kind in "iub":
         # The number of labels decides the shape, so this waits. The rest has a program for each number.
         given: dict[str, Any] = {**options, "axis": axis, "groups": groups, "keepdims": keepdims, "out": out}
-        return reduce(x, op, num_groups=count_groups(groups, None, groups.device), device=device, **given)
+        return reduce(x, op, num_groups=count_groups(groups, None, groups.device, groups), device=device, **given)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = find_axes(x, operator, axis, before)
@@ -179,7 +179,7 @@ def reduce(
     call_device = choose_device_for(problem, find_device_or_group((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     if labels is not None:
-        count = count_groups(labels, num_groups, first_device_of(call_device))
+        count = count_groups(labels, num_groups, first_device_of(call_device), groups)
         shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
     outputs = check_out(problem, out, call_device if is_on_device(problem) else None, shape)
     if labels is None:

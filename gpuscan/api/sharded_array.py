@@ -114,7 +114,7 @@ class ShardedArray(Distributed):
             [(4, 2)]
         """
         array = as_array(x)
-        resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
+        resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices], "devices")
         axis = resolve_axis(axis, array.shape)
         parts = cut_into_shards(array.shape[axis], relative_speeds([device._executor for device in resolved]))
         ranges = [(part.device, part.start, part.stop) for part in parts]
@@ -276,7 +276,8 @@ class ShardedArray(Distributed):
 
     def __reduce__(self) -> Never:
         raise TypeError(
-            "a gpuscan.ShardedArray was to be pickled, but it is in the memory of GPUs. Pickle array.numpy() instead"
+            "a gpuscan.ShardedArray was to be pickled or copied, but it is in the memory of GPUs. Pickle or copy "
+            "array.numpy() instead"
         )
 
 

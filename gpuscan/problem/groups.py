@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +124,15 @@ def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -
 # ----- Reductions
 
 
-def check_count(num_groups: object, least: int, largest: int) -> int:
+def check_count(
+    num_groups: object, least: int, largest: int, describe: Callable[[int], str] = "the label {}".format
+) -> int:
     """Return the number of groups: what the caller passed, else 1 more than the largest label.
 
     Args:
         num_groups: what the caller passed.
         least, largest: the smallest and the largest label.
+        describe: returns a label as a message shows it.
 
     Raises:
         TypeError: `num_groups` is no integer.
@@ -149,7 +152,7 @@ def check_count(num_groups: object, least: int, largest: int) -> int:
         )
     if largest >= count:
         raise ValueError(
-            f"groups with the label {largest} were passed with num_groups={count}, but labels are below num_groups; "
+            f"groups with {describe(largest)} were passed with num_groups={count}, but labels are below num_groups; "
             f"pass num_groups={largest + 1} or more"
         )
     return count

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray as Array
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import Leaf, OnDevice, as_array
 
 # The number of a missing label: None, NaN and their like, and what pandas' codes have for them.
@@ -51,6 +52,19 @@ def category_count(groups: object) -> int | None:
     """Return the number of categories of a categorical; None for other labels."""
     categories = _categorical(groups)
     return None if categories is None else len(categories.categories)
+
+
+def describe_label(groups: object, number: int) -> str:
+    """Return the label that has a number as a message shows it: with the caller's value, if it was numbered."""
+    categorical = _categorical(groups)
+    if categorical is not None:
+        value = categorical.categories[number]
+    else:
+        values = _values_of(groups)
+        if values.dtype.kind in "iub" or _codes_of(groups) is not None:
+            return f"the label {number}"
+        value = values.ravel()[number_labels(values).ravel() == number].tolist()[0]
+    return f"the label {abbreviate(value)}, which has the number {number},"
 
 
 def number_labels(values: Array) -> Array:

@@ -143,7 +143,7 @@ class DevicesType(ParamType):
         if not isinstance(value, str):
             return list(value)
         try:
-            return resolve_devices(list(range(best_adapters())) if value == "all" else value.split(","))
+            return resolve_devices(list(range(best_adapters())) if value == "all" else value.split(","), "devices")
         except (AdapterNotFoundError, ValueError) as error:
             self.fail(str(error), param, ctx)
 

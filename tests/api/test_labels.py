@@ -229,3 +229,20 @@ def test_numbers_of_labels(monkeypatch: pytest.MonkeyPatch, has_pandas: bool) ->
         found = number_labels(values)
         assert found.dtype == np.int64
         assert found.tolist() == expected
+
+
+def test_too_few_groups(device: gs.Device) -> None:
+    """Name the caller's label that has no place in the result."""
+    text = ["tea", "milk", None, "salt"]
+    for labels, shown in (
+        (text, "'salt', which has the number 2,"),
+        (np.array([["tea", "milk"], ["tea", "salt"]]), "'salt', which has the number 2,"),
+        (pd.Categorical(text, ["milk", "tea", "salt"]), "'salt', which has the number 2,"),
+        (np.float32([4, 5, 5, 6]), r"6\.0, which has the number 2,"),
+        (pd.Series([0, None, 2, 1], dtype="Int64"), "2"),
+        (np.uint8([0, 2, 2, 1]), "2"),
+    ):
+        x = np.ones(np.shape(labels), np.float32)
+        for given, where in ((x, "numpy"), (x, device), (device.asarray(x), device)):
+            with pytest.raises(ValueError, match=f"the label {shown} were passed with num_groups=2.*num_groups=3 or"):
+                gs.reduce(given, axis=tuple(range(x.ndim)), groups=labels, num_groups=2, device=where)

@@ -197,10 +197,11 @@ def what_is_refused(three: list[gs.Device]) -> None:
         (lambda: gs.scan(across, vectors), ValueError, "that axis belongs to the element"),
         (lambda: gs.scan(x, axis=0, before=lambda v, i: v), TypeError, "do not know where they begin"),
         (lambda: gs.ShardedArray.from_numpy(X, []), ValueError, "names no device"),
+        (lambda: gs.ShardedArray.from_numpy(X, [three[0], three[0]]), ValueError, r"^devices=\[.*twice"),
         (lambda: gs.ShardedArray.from_numpy(X, three, axis=2), ValueError, "axis=2 was passed"),
         (lambda: gs.sort(x), TypeError, r"only gpuscan.scan and gpuscan.reduce take one.*Pass x.numpy\(\)"),
         (lambda: gs.map(np.sqrt, x), TypeError, "a ShardedArray was passed"),
-        (lambda: pickle.dumps(x), TypeError, r"Pickle array.numpy\(\)"),
+        (lambda: pickle.dumps(x), TypeError, r"Pickle or copy array.numpy\(\)"),
     ):
         with pytest.raises(error, match=message):
             call()
