@@ -80,8 +80,8 @@ def resolve_devices(given: Iterable[Device | str | int | None], argument: str = 
             )
         if any(device is other for other in devices):
             raise ValueError(
-                f"{argument}={given!r} was passed, which names {device!r} twice. Pass each device once; equal cards have "
-                "numbers of their own in gpuscan.devices()"
+                f"{argument}={given!r} was passed, which names {device!r} twice. Pass each device once; equal cards "
+                "have numbers of their own in gpuscan.devices()"
             )
         devices.append(device)
     if not devices:

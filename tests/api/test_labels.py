@@ -234,13 +234,14 @@ def test_numbers_of_labels(monkeypatch: pytest.MonkeyPatch, has_pandas: bool) ->
 def test_too_few_groups(device: gs.Device) -> None:
     """Name the caller's label that has no place in the result."""
     text = ["tea", "milk", None, "salt"]
+    labels: Any
     for labels, shown in (
         (text, "'salt', which has the number 2,"),
         (np.array([["tea", "milk"], ["tea", "salt"]]), "'salt', which has the number 2,"),
         (pd.Categorical(text, ["milk", "tea", "salt"]), "'salt', which has the number 2,"),
-        (np.float32([4, 5, 5, 6]), r"6\.0, which has the number 2,"),
+        (np.array([4, 5, 5, 6], np.float32), r"6\.0, which has the number 2,"),
         (pd.Series([0, None, 2, 1], dtype="Int64"), "2"),
-        (np.uint8([0, 2, 2, 1]), "2"),
+        (np.array([0, 2, 2, 1], np.uint8), "2"),
     ):
         x = np.ones(np.shape(labels), np.float32)
         for given, where in ((x, "numpy"), (x, device), (device.asarray(x), device)):
