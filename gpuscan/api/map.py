@@ -262,8 +262,9 @@ def _map_host(
         sources = [device.asarray(_part(leaf, shape, axis, piece)) for leaf in leaves]
         targets = [result[(slice(None),) * axis + (piece,)] if shape else result for result in results]
         lead = targets[0].shape[: len(shape)]
-        for target, array in zip(targets, map_elements(device._context, sources, function, lead), strict=True):
-            target[...] = array._read()
+        contents = [array._read() for array in map_elements(device._context, sources, function, lead)]
+        for target, content in zip(targets, contents, strict=True):
+            target[...] = content
     device._context.check()
 
 

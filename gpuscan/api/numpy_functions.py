@@ -19,7 +19,7 @@ from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
-from gpuscan.api.outputs import Casting, check_casting, check_out_array, in_out
+from gpuscan.api.outputs import Casting, check_casting, in_out
 from gpuscan.api.reduce import reduce
 from gpuscan.api.repetitions import repeat
 from gpuscan.api.selecting import QuantileMethod, median, quantile
@@ -517,13 +517,12 @@ def _concatenate(
     result_dtype = out.dtype if out is not None else common if dtype is None else np.dtype(dtype)
     for part in parts:
         check_casting(part.dtype, result_dtype, casting)
-    result = new_array(first.device, None, shape, result_dtype) if out is None else out
-    check_out_array(result, shape, result.dtype, first.device)
-    end = 0
+    # A new array also with `out`, which a part that cannot be copied would leave half written.
+    result, end = new_array(first.device, None, shape, result_dtype), 0
     for part in parts:
         start, end = end, end + part.shape[axis]
         result[(slice(None),) * axis + (slice(start, end),)] = part
-    return result
+    return in_out(result, out)
 
 
 @_form_of(np.stack)

@@ -21,6 +21,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.engine.element_copy import write_to_outputs
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import CountedLabels
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
@@ -251,17 +252,23 @@ def scan(
     call_device = choose_device_for(problem, find_device_or_group((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, call_device if is_on_device(problem) else None)
-    total = None
+    total, written = None, outputs
     if as_flag("return_total", return_total):
         total = total_of(problem, given, x, op, options, call_device, grouped=labels is not None)
+        if problem.exclusive and is_on_device(problem):
+            # The total may be computed from the results, and fail. Until then `out` stays as it is.
+            written = None
     if labels is None:
-        results = execute(problem, call_device, strategy, outputs)
+        results = execute(problem, call_device, strategy, written)
     else:
-        results = execute_groups(problem, counted or labels, call_device, strategy, outputs)
+        results = execute_groups(problem, counted or labels, call_device, strategy, written)
     if problem.heads is not None:
         problem.heads.check()
+    totals = None if total is None else total(results)
+    if written is not outputs:
+        write_to_outputs(arrays_on_device(results), arrays_on_device(outputs or ()))
     result = in_form_of(problem, given, results) if out is None else out
-    return result if total is None else (result, total(results))
+    return result if total is None else (result, totals)
 
 
 # ----- Totals

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -201,8 +201,8 @@ class DeviceContext:
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
         # In a ``with`` of `skip_dispatches_if`, what says if dispatches do nothing.
         self.switch: Binding | None = None
-        # A caller's encoder, which takes what is submitted; see `encode_submissions`.
-        self.encoder: wgpu.GPUCommandEncoder | None = None
+        # What takes the arguments of `submit`; see `encode_submissions` and `submit_together`.
+        self.sink: Callable[[Sequence[Step], int, bool], None] | None = None
 
     # ----- Limits
 
@@ -287,8 +287,8 @@ class DeviceContext:
         """
         if self.queue.held:
             self.queue.settle()
-        if self.encoder is not None:
-            encode(self, self.encoder, steps)
+        if self.sink is not None:
+            self.sink(steps, nbytes, deferrable)
             return
         recording = self.recording
         if recording is not None:

@@ -25,6 +25,7 @@ from gpuscan.engine.element_copy import (
     duplicate,
     flip_view,
     slice_axis,
+    targets_for,
     transpose_view,
     view_of,
     write_to_outputs,
@@ -227,10 +228,7 @@ def _are_parameters(seeds: Sequence[AnyArray]) -> bool:
 def _in_c_order(call: _Call) -> Iterator[_Call]:
     """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
     leaves = [contiguous(leaf) for leaf in call.leaves]
-    targets = [
-        result if result.is_contiguous else empty(result._context, result.shape, result.dtype)
-        for result in call.results
-    ]
+    targets = targets_for(call.results, (result.is_contiguous for result in call.results))
     yield replace(call, leaves=leaves, results=targets)
     write_to_outputs(targets, call.results)
 
@@ -264,10 +262,9 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         for i, (leaf, view) in enumerate(zip(leaves, read, strict=True)):
             if id(leaf.buffer) in taken or not (view or leaf.is_contiguous):
                 inputs[i], read[i] = duplicate(leaf), None
-        targets = [
-            array if view or array.is_contiguous else empty(context, array.shape, array.dtype)
-            for array, view in zip(results, written, strict=True)
-        ]
+        direct = [bool(view) or array.is_contiguous for array, view in zip(results, written, strict=True)]
+        targets = targets_for(results, direct)
+        written = written if all(direct) else [None] * len(results)
     sources = [DeviceSource(leaf, f, spec.inner, view) for leaf, f, view in zip(inputs, fields, read, strict=True)]
     addressing = tuple(view.addressing if view else "" for view in (*read, *written))
     placement = Placement(in_place=in_place, views=addressing if any(addressing) else ())

@@ -5,7 +5,7 @@ Nothing here goes through the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.steps import Binding, Copy
 from gpuscan.device.strides import c_strides, is_c_order, join_axes, reach
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.plan_steps import are_owned, stage_dispatch, submit_stage
+from gpuscan.engine.plan_steps import are_owned, stage_dispatch, submit_stage, submit_together
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.copy_tiles import (
     TILE_BYTES,
@@ -180,15 +180,29 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
 def write_to_outputs(results: Sequence[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
     """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results.
 
-    A result that is its array of `out` stays as it is.
+    A result that is its array of `out` stays as it is. All arrays are written or, if a copy fails, none.
     """
     if out is None:
         return list(results)
+    pairs = []
     for result, target in zip(results, out, strict=True):
         if target is not result:
             target._check("STORAGE")
-            write_elements(result, target)
+            pairs.append((duplicate(result) if result.buffer is target.buffer else result, target))
+    if pairs:
+        context = pairs[0][0]._context
+        with context.errors, context.lock, submit_together(context):
+            for result, target in pairs:
+                write_elements(result, target)
     return list(out)
+
+
+def targets_for(out: Sequence[DeviceArray], direct: Iterable[bool]) -> list[DeviceArray]:
+    """Return the arrays that kernels write: those of `out` if all of them are direct, else new ones for all of them.
+
+    A kernel that had written one of them could not be undone if the copies to the others failed.
+    """
+    return list(out) if all(direct) else [empty(array._context, array.shape, array.dtype) for array in out]
 
 
 def copy_elements(

@@ -16,7 +16,7 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.strides import broadcast_strides, c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
-from gpuscan.engine.element_copy import copy_view, elements_of, write_to_outputs
+from gpuscan.engine.element_copy import copy_view, elements_of, targets_for, write_to_outputs
 from gpuscan.engine.plan_steps import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
@@ -96,9 +96,7 @@ def map_elements(
         code, used = elementwise_code(function, context.capabilities.native_int64)
         _check_count(context, len(used), len(fields))
         views = [broadcast(sources[index], shape) for index in used]
-        targets = [
-            target if _is_direct(target, views) else empty(context, target.shape, target.dtype) for target in results
-        ]
+        targets = targets_for(results, (_is_direct(result, views) for result in results))
         aliases = [
             next((i for i, target in enumerate(targets) if target.buffer is view.buffer), None) for view in views
         ]

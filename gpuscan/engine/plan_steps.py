@@ -164,11 +164,28 @@ def encode_plan(
 @contextmanager
 def encode_submissions(context: DeviceContext, encoder: wgpu.GPUCommandEncoder) -> Iterator[None]:
     """Encode what is submitted in the ``with`` into a caller's encoder. The caller holds the lock."""
-    context.encoder = encoder
+    context.sink = lambda steps, nbytes, deferrable: encode(context, encoder, steps)
     try:
         yield
     finally:
-        context.encoder = None
+        context.sink = None
+
+
+@contextmanager
+def submit_together(context: DeviceContext) -> Iterator[None]:
+    """Submit all steps of the ``with`` at once at its end, or none of them if it raises.
+
+    Memory that is released in the ``with`` would be used again too early. The caller holds the lock.
+    """
+    parts: list[tuple[Sequence[Step], int, bool]] = []
+    outer, context.sink = context.sink, lambda *part: parts.append(part)
+    try:
+        yield
+    finally:
+        context.sink = outer
+    if parts:
+        steps = [step for part in parts for step in part[0]]
+        context.submit(steps, sum(part[1] for part in parts), deferrable=all(part[2] for part in parts))
 
 
 def stage_dispatch(

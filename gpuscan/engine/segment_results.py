@@ -25,6 +25,7 @@ from gpuscan.engine.element_copy import (
     contiguous,
     copy_elements,
     duplicate,
+    targets_for,
     view_of,
     write_to_outputs,
 )
@@ -280,12 +281,8 @@ def fold_segments(
     sources = [duplicate(array) if id(array.buffer) in written else bindable(contiguous(array)) for array in leaves]
     offsets = cut.array
     offsets = duplicate(offsets) if id(offsets.buffer) in written else bindable(contiguous(offsets))
-    targets = [
-        array
-        if array._is_writable_in_vectors and array._can_be("COPY_DST")
-        else empty(context, array.shape, array.dtype)
-        for array in results
-    ]
+    direct = (array._is_writable_in_vectors and array._can_be("COPY_DST") for array in results)
+    targets = targets_for(results, direct)
     _submit(context, whole, spec, plan, replace(cut, array=offsets), (sources, targets), heads)
     write_to_outputs(targets, results)
     return True

@@ -125,6 +125,57 @@ def test_a_call_that_is_done_raises_nothing(own_device: gs.Device, monkeypatch: 
             break
 
 
+def test_a_failure_changes_no_array_of_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail each buffer in turn, of calls with several results, some of which kernels write where they are."""
+    device, gpu = own_device, own_device.wgpu_device
+    labels, offsets = np.arange(60) % 7, [0, 7, 60]
+
+    def pair(left: Any, right: Any) -> Any:
+        return left[0] + right[0], np.maximum(left[1], right[1])
+
+    calls: list[Callable[[Any, Any, Any], Any]] = [
+        lambda x, a, b: gs.map(lambda v: (v + v, v * v), x, out=(a, b)),
+        lambda x, a, b: np.divmod(x, 2, out=(a, b)),
+        lambda x, a, b: gs.scan((x, x), pair, out=(a, b)),
+        lambda x, a, b: gs.scan((x, x), pair, reverse=True, segments=offsets, out=(a, b)),
+        lambda x, a, b: gs.scan((x, x), pair, groups=labels, out=(a, b)),
+        lambda x, a, b: gs.scan((x, x), pair, groups=labels - 1, out=(a, b)),
+        lambda x, a, b: gs.reduce((x.reshape(6, 10),) * 2, pair, axis=0, out=(a[:10], b[:10])),
+        lambda x, a, b: gs.reduce((x, x), pair, segments=offsets, out=(a[:2], b[:2])),
+        lambda x, a, b: gs.reduce((x, x), pair, groups=labels, num_groups=7, initial=(0, 0), out=(a[:7], b[:7])),
+        lambda x, a, b: gs.scan(x, out=x, exclusive=True, return_total=True),
+        lambda x, a, b: np.concatenate([x[:30], b[:30]], out=a),
+        lambda x, a, b: np.stack([x[:30], b[:30]], axis=1, out=a.reshape(30, 2)),
+    ]
+    for number, call in enumerate(calls):
+        for views in (slice(0, 60), slice(None, None, 3)), (slice(60, None, -1), slice(None, None, 3)):
+            for left in itertools.count():
+                device.memory_cleanup()
+                x = device.asarray(np.arange(60, dtype=np.float32))
+                a, b = (device.asarray(np.ones(180, np.float32))[view][:60] for view in views)
+                device.synchronize()
+                device.memory_cleanup()
+                made, fails = 0, False
+
+                def full(left: int = left, create: Any = gpu.create_buffer, **options: Any) -> Any:
+                    nonlocal made
+                    made += 1
+                    if made > left:
+                        raise wgpu.GPUOutOfMemoryError("no room")
+                    return create(**options)
+
+                with monkeypatch.context() as patched:
+                    patched.setattr(gpu, "create_buffer", full)
+                    try:
+                        call(x, a, b)
+                    except gs.DeviceMemoryError:
+                        fails = True
+                unchanged = x.tolist() == list(range(60)) and {*a.tolist(), *b.tolist()} == {1}
+                assert (number, left, unchanged) == (number, left, fails)
+                if made <= left:
+                    break
+
+
 def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail each buffer in turn, of calls that copy elements, and of the check of floats."""
     device, gpu = own_device, own_device.wgpu_device
