@@ -254,47 +254,49 @@ class Program:
         # Makes a named tuple without a call of Python's.
         new: Any = tuple.__new__
         profiled = context.profiles.active
-        for item in self.items:
-            if isinstance(item, SlotDispatch):
-                offset = item.offset
-                if item.run is not None:
-                    assert offset is not None
-                    offset += started[item.run].offset
-                if profiled:
-                    steps.append(_fill_slots(item, slots, offset))
-                    continue
-                group = groups.of_dispatch(item, list(map(slots.__getitem__, item.slots)))
-                grid = item.dispatch.grid
-                steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
-            elif isinstance(item, RunStart):
-                run = context.tile_state.begin(item.run_descriptor)
-                started.append(run)
-                slots[item.state], slots[item.params] = run.state, run.params.buffer
-                if item.report is not None:
-                    kind = SortRun if type(item.report) is str else Run
-                    reports.append(new(kind, (item.report, run.state, run.epoch)))
-                    safe_until = min(safe_until, time.perf_counter() + item.timeout_seconds)
-            elif isinstance(item, SlotClear):
-                steps.append(new(Clear, (slots[item.slot], item.offset, item.size)))
+        try:
+            for item in self.items:
+                if isinstance(item, SlotDispatch):
+                    offset = item.offset
+                    if item.run is not None:
+                        assert offset is not None
+                        offset += started[item.run].offset
+                    if profiled:
+                        steps.append(_fill_slots(item, slots, offset))
+                        continue
+                    group = groups.of_dispatch(item, list(map(slots.__getitem__, item.slots)))
+                    grid = item.dispatch.grid
+                    steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
+                elif isinstance(item, RunStart):
+                    run = context.tile_state.begin(item.run_descriptor)
+                    started.append(run)
+                    slots[item.state], slots[item.params] = run.state, run.params.buffer
+                    if item.report is not None:
+                        kind = SortRun if type(item.report) is str else Run
+                        reports.append(new(kind, (item.report, run.state, run.epoch)))
+                        safe_until = min(safe_until, time.perf_counter() + item.timeout_seconds)
+                elif isinstance(item, SlotClear):
+                    steps.append(new(Clear, (slots[item.slot], item.offset, item.size)))
+                else:
+                    source, destination = slots[item.source], slots[item.destination]
+                    copy = source, item.source_offset, destination, item.destination_offset, item.size
+                    steps.append(new(Copy, copy))
+            if is_held:
+                submit = context.submit_unrecorded if profiled else queue.run
+                # Without a method that sets these, which would be another call of Python's.
+                held_run = outputs[0].held_run = HeldRun()
+                held_run.call, held_run.submit, held_run.program = call, partial(submit, steps, self.nbytes), self
+                held_run.used = False
+                with queue.lock:
+                    queue.held.append(weakref.ref(held_run))
+            elif profiled:
+                context.submit(steps, self.nbytes, deferrable=False)
             else:
-                source, destination = slots[item.source], slots[item.destination]
-                copy = source, item.source_offset, destination, item.destination_offset, item.size
-                steps.append(new(Copy, copy))
-        if is_held:
-            submit = context.submit_unrecorded if profiled else queue.run
-            # Without a method that sets these, which would be another call of Python's.
-            held_run = outputs[0].held_run = HeldRun()
-            held_run.call, held_run.submit, held_run.program = call, partial(submit, steps, self.nbytes), self
-            held_run.used = False
-            with queue.lock:
-                queue.held.append(weakref.ref(held_run))
-        elif profiled:
-            context.submit(steps, self.nbytes, deferrable=False)
-        else:
-            queue.run(steps, self.nbytes)
-        if len(taken) > count:
-            # Memory is used in the order of the queue, so later launches may write to it.
-            pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
+                queue.run(steps, self.nbytes)
+        finally:
+            if len(taken) > count:
+                # Memory is used in the order of the queue, so later launches may write to it.
+                pool.give_all(taken[count:], self.usages_and_sizes[count:], clean=True)
         if reports:
             context.run_log.add_pending(reports, safe_until)
         for validation_flag in self.validation_flags:

@@ -177,7 +177,7 @@ def test_a_failure_changes_no_array_of_out(own_device: gs.Device, monkeypatch: p
 
 
 def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail each buffer in turn, of calls that copy elements, and of the check of floats."""
+    """Fail each buffer in turn, of calls that copy elements, of the check of floats, and of programs with scratch."""
     device, gpu = own_device, own_device.wgpu_device
     array = device.asarray(np.arange(300, dtype=np.int16).reshape(20, 15))
     floats = device.asarray(np.ones((20, 15), np.float32))
@@ -188,6 +188,7 @@ def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytes
         lambda: np.tile(array, 2),
         lambda: gs.sort(array[:, ::-2], axis=0),
         lambda: gs.scan(floats, axis=0, reproducible="everywhere"),
+        lambda: gs.loop(lambda carry, x: np.sin(carry) + x, np.float32(0), floats[:, 0], method="newton"),
     ]
     for number, call in enumerate(calls):
         for left in itertools.count():
