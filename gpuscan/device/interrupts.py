@@ -40,6 +40,8 @@ _main_thread = threading.main_thread().ident
 _blocks: dict[int, int] = {}
 # The thread that ends Python, once it does.
 _ending: int | None = None
+# What handlers of other signals than Ctrl-C have raised in callbacks.
+_dropped: list[BaseException] = []
 # Queues for which another thread, of the WebGPU package, is called back.
 _called_elsewhere: WeakSet[Idling] = WeakSet()
 
@@ -66,11 +68,16 @@ class defer_exit:  # noqa: N801
             _end_block(thread)
 
 
+def keep_dropped(error: BaseException) -> None:
+    """Keep an error that a callback has raised, which native code drops, for the end of the `defer_interrupts`."""
+    _dropped.append(error)
+
+
 class defer_interrupts:  # noqa: N801
     """Defer Ctrl-C inside the ``with``, where it would be lost, and the end of Python as `defer_exit` does.
 
     Ctrl-C is handled at the end. A KeyboardInterrupt in a callback would be dropped, and the caller would wait for the
-    buffer forever.
+    buffer forever. What the handler of another signal raises in a callback is raised again at the end.
 
     Raises:
         SystemExit: Python ends, as in `defer_exit`.
@@ -110,6 +117,8 @@ class defer_interrupts:  # noqa: N801
             signal(_INTERRUPT, self._handler)
             if self._deferred:
                 self._handler(*self._deferred[-1])
+        if _dropped and self._thread is None and not defer_interrupts._deferring:
+            raise _dropped.pop()
 
 
 # ----- The end of Python

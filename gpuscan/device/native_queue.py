@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from types import SimpleNamespace
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray, Bytes
 from gpuscan.device.backends import package_of
 from gpuscan.device.deferred_runs import Command, DeferringQueue
-from gpuscan.device.interrupts import defer_interrupts
+from gpuscan.device.interrupts import defer_interrupts, keep_dropped
 from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -115,7 +115,6 @@ class _Library:
         self.times_pointer = _times_type(ffi)
         cast, address = self.cast, ffi.typeof("uintptr_t")
 
-        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
         def on_mapped(status: int, message: Any, number: object, _: object) -> None:
             text = None
             if status != lib.WGPUMapAsyncStatus_Success:
@@ -124,7 +123,14 @@ class _Library:
                 text = f"Could not map buffer ({status} : {text})."
             self.ended[int(cast(address, number))] = text
 
-        self.on_mapped = on_mapped
+        def on_raised(_: object, error: BaseException, trace: TracebackType) -> None:
+            # The handler of a signal has raised. A thread may wait for the map.
+            keep_dropped(error)
+            given = trace.tb_frame.f_locals
+            on_mapped(*[given[name] for name in ("status", "message", "number", "_")])
+
+        declaration = "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)"
+        self.on_mapped = ffi.callback(declaration, on_mapped, onerror=on_raised)
 
 
 class _ErrorSlot:

@@ -12,9 +12,10 @@ from tests.harness.processes import CHILD_SECONDS, python, start
 from tests.harness.scans import piece_bytes
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.usefixtures("default_signals")
-def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter) -> None:
-    """Interrupt by Ctrl-C in the callback of a map, on the thread of the call."""
+def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter, name: str) -> None:
+    """Interrupt by Ctrl-C in the callback of a map, on the thread of the call; in gpuscan's own by SIGTERM, too."""
     code = f"""
 import signal, sys, threading
 import numpy as np, gpuscan as gs
@@ -27,8 +28,11 @@ def interrupt():
     in_callback = sys._getframe(2).f_code.co_name in ("on_mapped", "buffer_map_callback")
     if pending and in_callback and threading.current_thread() is threading.main_thread():
         pending = False
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
+number = signal.SIGINT
 if is_available(device.wgpu_device):
+    number = signal.{name}
+    signal.signal(number, signal.default_int_handler)
     class Ended(dict):
         def __setitem__(self, number, text):
             interrupt()
