@@ -281,7 +281,7 @@ class BufferPool:
             self._by_class.setdefault(usage_and_size, []).append(id(buffer))
             self._free_bytes += usage_and_size[1]
             limit = max(self._max_free_bytes, self._in_use) if self._keeps_as_used else self._max_free_bytes
-            while self._free_bytes > limit:
+            while self._free_bytes > limit and self._free:
                 self._destroy(next(iter(self._free)))
 
     def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:
@@ -303,11 +303,15 @@ class BufferPool:
 
     def _destroy(self, key: int) -> None:
         self._flush()
-        buffer = self._free.pop(key)
-        alike = self._by_class[(buffer.usage, buffer.size)]
-        alike.remove(key)
+        buffer = self._free[key]
+        alike = self._by_class.get((buffer.usage, buffer.size), [])
+        # Where Ctrl-C has stopped `_take`, the key is here no longer. It leaves this list first in any case: another
+        # buffer may get the same key.
+        if key in alike:
+            alike.remove(key)
         if not alike:
-            del self._by_class[(buffer.usage, buffer.size)]
+            self._by_class.pop((buffer.usage, buffer.size), None)
+        del self._free[key]
         self._free_bytes -= buffer.size
         self._reserved -= buffer.size
         self._end(buffer)

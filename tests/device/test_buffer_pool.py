@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpuscan as gs
+from gpuscan.device import buffer_pool
 from gpuscan.device.buffer_pool import MIN_BYTES, BufferPool, MemoryUsage, size_class
 
 USAGE = 0x80
@@ -156,3 +159,37 @@ def test_deferred_runs_are_submitted_before_a_buffer_is_discarded() -> None:
     pool = BufferPool(device, flush=lambda: alive.append(len(device.alive)))
     pool.give_all(pool.take_all([(USAGE, MIN_BYTES)] * 2), [(USAGE, MIN_BYTES)] * 2, clean=False)
     assert (alive[0], device.alive) == (2, [])
+
+
+def test_an_interrupt_at_any_time_leaves_the_pool_usable() -> None:
+    """Raise KeyboardInterrupt before each instruction of the pool in turn."""
+    sizes = [MIN_BYTES, 5000, MIN_BYTES, 70_000]
+    for stop in itertools.count():
+        pool, left, stopped = BufferPool(FakeDevice(), max_free_bytes=8000), itertools.count(), False
+
+        def interrupt(frame: Any, event: str, _: object, left: Any = left, stop: int = stop) -> Any:
+            frame.f_trace_opcodes = frame.f_code.co_filename == buffer_pool.__file__
+            if event == "opcode" and next(left) == stop:
+                raise KeyboardInterrupt
+            return interrupt
+
+        for size in sizes:
+            pool.give(pool.take(size, USAGE))
+        tracer = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            for buffer in [pool.take(size, USAGE) for size in sizes]:
+                pool.give(buffer)
+            pool.cleanup()
+        except KeyboardInterrupt:
+            stopped = True
+        finally:
+            sys.settrace(tracer)
+        taken = [pool.take(size, USAGE) for size in sizes]
+        assert all(buffer.size >= size for buffer, size in zip(taken, sizes, strict=True))
+        assert len({id(buffer) for buffer in taken}) == len(sizes)
+        for buffer in taken:
+            pool.give(buffer)
+        pool.cleanup()
+        if not stopped:
+            break
