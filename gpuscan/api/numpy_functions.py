@@ -172,6 +172,8 @@ def _spread_of(name: str) -> Form:
         own_dtype = array.dtype if dtype is None else np.dtype(dtype)
         if own_dtype.kind in "biu":
             raise not_on_device(f"{name} of {own_dtype}", f"{name} of integers is float64; pass dtype=np.float32")
+        if (own_dtype.kind == "c") != (array.dtype.kind == "c"):
+            raise not_on_device(f"{name}(dtype={own_dtype}) of {array.dtype}", "complex numbers stay complex there")
         own = resolve_axes(axis, array.shape)
         given = ddof if correction is np._NoValue else correction
         freedom = as_parameter(max(prod(array.shape[number] for number in own) - given, 0))

@@ -39,6 +39,8 @@ _PROMOTED = (np.add, np.multiply)
 _WITH_CONSTANTS = (np.power, np.float_power)
 _EQUALITIES = (np.equal, np.not_equal)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+# For these ufuncs, NumPy's reductions begin with 0, so that a single number loses its sign.
+_UNSIGNED = (np.gcd, np.hypot)
 
 
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
@@ -399,6 +401,8 @@ def _reduce_ufunc(
             f"{name} was called with axis={axis} on an array of shape {array.shape}, but there is nothing to combine. "
             "Pass initial=, or an array with elements"
         )
+    if initial is None and ufunc in _UNSIGNED:
+        initial = 0
     result = reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **scan_options)
     return in_out(result, target, "unsafe")
 

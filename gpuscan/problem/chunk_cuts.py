@@ -62,6 +62,10 @@ class _CutsByOffsets:
             )
 
 
+# What stands for the keys of the next chunk where there are no more. The caller may pass None for some by mistake.
+_NONE_LEFT = object()
+
+
 class _CutsByKeys:
     """The heads of runs of equal keys. A run goes on from chunk to chunk."""
 
@@ -82,8 +86,8 @@ class _CutsByKeys:
         self._last: AnyArray | None = None
 
     def marks(self, number: int, count: int) -> Flags:
-        given = next(self._keys, None)
-        if given is None:
+        given = next(self._keys, _NONE_LEFT)
+        if given is _NONE_LEFT:
             raise ValueError(
                 f"keys for {number - 1} chunks were passed, but there is a chunk {number}; pass an array of keys for "
                 "each chunk"
@@ -110,7 +114,7 @@ class _CutsByKeys:
         return flags
 
     def finish(self, chunks: int) -> None:
-        if next(self._keys, None) is not None:
+        if next(self._keys, _NONE_LEFT) is not _NONE_LEFT:
             raise ValueError(
                 f"keys for more than {chunks} chunks were passed, but there are only {chunks}; pass an array of keys "
                 "for each chunk"

@@ -29,7 +29,7 @@ class FunctionType(ParamType):
             )
         try:
             names: dict[str, object] = runpy.run_path(path)
-        except Exception as error:  # whatever the user's file does
+        except (Exception, SystemExit) as error:  # whatever the user's file does
             self.fail(f"{path} cannot be run ({type(error).__name__}: {error}). Mend the file.", param, ctx)
         function = names.get(name)
         if not callable(function):

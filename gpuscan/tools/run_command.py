@@ -26,7 +26,6 @@ REPEATED_SIGNAL_SECONDS = 1.0
 _NOT_HERE = (
     r",? or open the device with unsafe=True",
     r", the NumPy ufunc of such a name, a gs\.Operator, or a function of \(left, right\)",
-    r"\.? Convert the array with \.astype\(\.\.\.\) first",
     r",? or x\.reshape\(-1\)[^.;]*",
     r"\.? Pass x\[np\.newaxis\][^.;]*",
 )
@@ -35,6 +34,7 @@ _NOT_HERE = (
 _NUMPY_CLAUSE = r"(?:[,:;]? or|[;:,.])\s[^,;.:]*\bdevice=\"numpy\"[^,;.]*"
 
 _SPELLINGS = (
+    (r"Convert the array with \.astype\(\.\.\.\) first", "Save the array in one of these types"),
     (r"\bdtype=(?:np\.)?(\w+)", r"--dtype \1"),
     (r"\b(device|strategy)=\"(\w+)\"", r"--\1 \2"),
     (r"\baxis=(-?\d+)", r"--axis \1"),

@@ -208,6 +208,8 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
         lambda: a == object(),
         lambda: c / 2,
         lambda: c.mean(),
+        lambda: np.var(a, dtype=np.complex64),
+        lambda: a.astype(np.complex64).std(dtype=np.float32),
         lambda: operator.iadd(c, 1.5),
         lambda: np.linalg.norm(a),
         lambda: np.fft.fft(a),
@@ -332,6 +334,9 @@ def test_functions_of_signed_zeros_and_bools(device: gs.Device) -> None:
             zero = wanted == 0
             np.testing.assert_array_equal(found == 0, zero)
             np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(wanted[zero]), function.__name__)
+    for ufunc, numbers in ((np.gcd, np.array([[-4], [6]], np.int32)), (np.hypot, np.array([[-1.5, 2]], np.float32))):
+        for axis in (0, 1, ()):
+            assert_equal(ufunc.reduce(device.asarray(numbers), axis), ufunc.reduce(numbers, axis))
     flags = np.array([True, False])
     for rounded in (np.round, np.rint):
         assert_equal(rounded(device.asarray(flags)), rounded(flags))

@@ -131,6 +131,8 @@ WRONG_AT_ONCE: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 WRONG_LATER: list[tuple[dict[str, Any], type[Exception], str, int]] = [
     ({"keys": [FOUR]}, ValueError, "there is a chunk 2", 1),
+    ({"keys": [FOUR, None]}, ValueError, r"keys of shape \(\) were passed for chunk 2", 1),
+    ({"keys": [FOUR, FOUR, None]}, ValueError, "keys for more than 2 chunks", 2),
     ({"keys": [FOUR] * 3}, ValueError, "keys for more than 2 chunks", 2),
     ({"keys": [FOUR, FOUR[1:]]}, ValueError, r"keys of shape \(3,\) were passed for chunk 2", 1),
     ({"keys": [FOUR, FOUR * 1.5]}, TypeError, "keys of dtype float64 were passed for chunk 2", 1),

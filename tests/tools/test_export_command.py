@@ -29,6 +29,7 @@ def test_an_export_into_what_is_no_folder(files, capsys):
         (["--dtype", "complex64,complex64,complex64"], "3"),
         (["--dtype", "a=float32,a=bool"], "Name each once"),
         (["--op", "none.py:f"], "there is no file none.py"),
+        (["--op", "ends.py:f"], "ends.py cannot be run (SystemExit: 3)"),
         (["--dtype", "float64"], "no 64-bit"),
         (["--op", "bitwise_or"], "float32"),
         (["--compact", "--reverse"], "--compact was passed with --reverse"),
@@ -39,6 +40,7 @@ def test_an_export_into_what_is_no_folder(files, capsys):
     ],
 )
 def test_an_export_of_what_no_browser_runs(files, capsys, options, told):
+    Path("ends.py").write_text("raise SystemExit(3)")
     Path("masks.py").write_text(MASKS)
     code, err = fails(capsys, "export", "web", *options)
     assert (code, told in err) == (2, True)

@@ -41,6 +41,7 @@ GPU_COMMANDS = ("shader", "bench", "tune", "matrix")
         ('Leave strategy="auto", or open the device with unsafe=True', False, "Leave --strategy auto"),
         ("use axis=-1 (the last)", True, "use --axis -1 (the last)"),
         ("without axis=; pass one of 0, 1, or x.reshape(-1) to flatten", True, "without --axis; pass one of 0, 1"),
+        ("Convert the array with .astype(...) first", True, "Save the array in one of these types"),
         ("it has no float64", False, "it has no float64"),
     ],
 )
