@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
 
 
-class ShardedArray(Distributed):
+class ShardedArray(np.lib.mixins.NDArrayOperatorsMixin, Distributed):
     """An array that is divided along an axis into shards on several devices. `ShardedArray.from_numpy` makes one.
 
     `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are divided in the same way. The
