@@ -14,6 +14,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.device import Device
+from gpuscan.api.launches import Numbered
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import LEAF, Element, Field, Structure, container_of, element_of, nest_children, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
@@ -43,7 +44,7 @@ _derivations: RecentValues[Hashable, Derivation] = RecentValues(_MAX_STEPS)
 _steps: RecentValues[Hashable, Step] = RecentValues(_MAX_STEPS)
 
 
-class FixedStep:
+class FixedStep(Numbered):
     """A step that computes the same at each call, so that it is traced once.
 
     Args:

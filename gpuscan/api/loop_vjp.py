@@ -45,8 +45,6 @@ def loop_vjp(
     axis: int = ...,
     reverse: bool = ...,
 ) -> tuple[Any, Any]: ...
-@takes_numpy("xs", "grad_ys", "grad_carry")
-@launchable_with("init", data=["grad_ys", "grad_carry"], integers=["init"])
 def loop_vjp(
     f: Step,
     init: object,
@@ -93,15 +91,17 @@ def loop_vjp(
     return gradients(f, init, xs, grad_ys, grad_carry=grad_carry, axis=axis, reverse=as_flag("reverse", reverse))
 
 
+@takes_numpy("xs", "grad_ys", "grad_carry")
+@launchable_with("init", data=["grad_ys", "grad_carry"], integers=["init"])
 def gradients(
     f: Step,
     init: object,
     xs: object,
     grad_ys: object,
     *,
-    grad_carry: object,
-    axis: int,
-    reverse: bool,
+    grad_carry: object = None,
+    axis: int = 0,
+    reverse: bool = False,
     device: Device | str | int | None = None,
 ) -> tuple[Any, Any]:
     """Return what `loop_vjp` returns, computed on a device of choice."""

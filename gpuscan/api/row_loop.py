@@ -41,6 +41,7 @@ class RowLoop:
         rows: the lengths of these axes in the function.
         carry, xs, ys: the shapes of the arrays without the axes of rows.
         types: the dtypes of the arrays of y.
+        form: what `row_loop` got from `make` with the step.
         name: the step as messages name it.
     """
 
@@ -50,6 +51,7 @@ class RowLoop:
     xs: tuple[Shape, ...]
     ys: tuple[Shape, ...]
     types: tuple[AnyDType, ...]
+    form: Any
     name: str
 
     @cached_property
@@ -151,7 +153,7 @@ class RowLoop:
 
 def row_loop(
     name: str,
-    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType]]],
+    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType], object]],
     carry: Sequence[Shape],
     xs: Sequence[Shape],
     dtypes: Sequence[Sequence[AnyDType]],
@@ -161,13 +163,15 @@ def row_loop(
 
     Args:
         name: the step as messages name it.
-        make: returns the step for arrays of some shapes, and the shapes and dtypes of its results.
+        make: returns the step for arrays of some shapes, the shapes and dtypes of its results, and what else is to be
+            kept with it.
         carry, xs: the shapes of the arrays of the carry, and of x without the axis of the loop.
         dtypes: the dtypes of the arrays of the carry, and of x.
         key: equal for steps that compute the same; None if that is not known.
 
     Raises:
         OperatorError: the step cannot be traced, or its carry has too many numbers.
+        LoopError: the step has no associative form for numbers of these dtypes.
     """
     loop_key = None if key is None else (key, tuple(carry), tuple(xs))
     loop = None if loop_key is None else _loops.find(loop_key)
@@ -188,6 +192,7 @@ def row_loop(
             # the fewest made-up lengths, so its error is the user's.
             refusal = error
             continue
+        traced.check(*dtypes)
         return traced if loop_key is None else _loops.keep(loop_key, traced)
     if isinstance(refusal, (GpuscanError, TypeError)):
         raise refusal
@@ -200,13 +205,13 @@ def row_loop(
 
 def _trace(
     name: str,
-    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType]]],
+    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType], object]],
     carry: Sequence[Shape],
     xs: Sequence[Shape],
     rows: Shape,
 ) -> RowLoop:
     """Return the loop with axes of rows of these lengths; `carry` and `xs` are the shapes without these axes."""
-    function, shapes, types = make(*([rows + shape for shape in group] for group in (carry, xs)))
+    function, shapes, types, form = make(*([rows + shape for shape in group] for group in (carry, xs)))
     lead, count = len(rows), len(carry)
     wanted = [rows + shape for shape in carry]
     if shapes[:count] != wanted:
@@ -217,7 +222,7 @@ def _trace(
     if any(shape[:lead] != rows for shape in shapes):
         raise OperatorError(f"{name} mixes rows")
     ys = tuple(shape[lead:] for shape in shapes[count:])
-    return RowLoop(function, rows, tuple(carry), tuple(xs), ys, tuple(types[count:]), name)
+    return RowLoop(function, rows, tuple(carry), tuple(xs), ys, tuple(types[count:]), form, name)
 
 
 def _try(traced: RowLoop, longer: RowLoop, dtypes: Sequence[Sequence[AnyDType]]) -> None:

@@ -92,18 +92,17 @@ def loop(
     starts = [*leaves, *free]
     dtypes = [[np.dtype(leaf.dtype) for leaf in group] for group in (starts, given)]
 
-    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
+    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType], None]:
         avals = [
             [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(group, own, strict=True)]
             for group, own in zip((carry, x), dtypes, strict=True)
         ]
-        return array_step(step, avals[0], avals[1], name_of(f))
+        return *array_step(step, avals[0], avals[1], name_of(f)), None
 
     key = None if free else function_key(f)
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
     shapes_of = [leaf.shape for leaf in starts], [leaf.shape[1:] for leaf in given]
     traced = row_loop(name_of(f), make, *shapes_of, dtypes, whole)
-    traced.check(*dtypes)
     last, ys = _differentiable(traced, reverse, [*likes, *free], rest[0], steps)(starts, given)
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
 

@@ -78,7 +78,7 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
     if len(lengths) > 1:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in inputs)
         raise ValueError(f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along it")
-    form_of_y: list[pytree.TreeSpec | None] = []
+    form_of_y: list[pytree.TreeSpec | None] = []  # as the last call of the step has set it
 
     def flat(carry: Sequence[Tensor], x: Sequence[Tensor]) -> list[Tensor]:
         value = f(pytree.tree_unflatten(list(carry), tree), pytree.tree_unflatten(list(x), form))
@@ -95,8 +95,8 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
     dtypes = [[tensor.dtype for tensor in group] for group in (leaves, moved)]
     numpy_dtypes = [[np.dtype(numpy_dtype(dtype)) for dtype in group] for group in dtypes]
 
-    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
-        return array_step(flat, carry, x, dtypes, name_of(f))
+    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType], object]:
+        return *array_step(flat, carry, x, dtypes, name_of(f)), form_of_y[0]
 
     key = function_key(f)
     whole = None if key is None else (key, repr(tree), repr(form), *map(tuple, dtypes))
@@ -108,22 +108,12 @@ def loop(f: Function, init: object, xs: object, dim: int = 0, reverse: bool = Fa
         numpy_dtypes,
         whole,
     )
-    if not form_of_y:
-        # The loop was known, so that its step was not called.
-        array_step(
-            flat,
-            [traced.rows + shape for shape in traced.carry],
-            [traced.rows + shape for shape in traced.xs],
-            dtypes,
-            name_of(f),
-        )
-    traced.check(*numpy_dtypes)
     results = _Loop.apply(traced, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
     carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
-    if form_of_y[0] is None:
+    if traced.form is None:
         return carry, None
     ys = [tensor.movedim(0, dim) if tensor.ndim > 1 else tensor for tensor in results[len(leaves) :]]
-    return carry, pytree.tree_unflatten(ys, form_of_y[0])
+    return carry, pytree.tree_unflatten(ys, traced.form)
 
 
 # The loop as compiled functions call it: `torch.compile` breaks its graph there.
