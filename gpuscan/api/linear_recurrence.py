@@ -177,8 +177,6 @@ def linear_recurrence_vjp(
     initial: ArrayLike | None = ...,
     **options: Unpack[RecurrenceGradientOptions],
 ) -> tuple[Any, Any, Any]: ...
-@takes_numpy("a", "h", "grad_h")
-@launchable_with("a", "initial", data=["a", "grad_h"], integers=["initial"])
 def linear_recurrence_vjp(
     a: object,
     h: object,
@@ -225,14 +223,16 @@ def linear_recurrence_vjp(
     return gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, reproducible=reproducible)
 
 
+@takes_numpy("a", "h", "grad_h")
+@launchable_with("a", "initial", data=["a", "grad_h"], integers=["initial"])
 def gradients(
     a: object,
     h: object,
     grad_h: object,
     *,
-    axis: int,
-    initial: Any,
-    reverse: bool,
+    axis: int = -1,
+    initial: Any = None,
+    reverse: bool = False,
     reproducible: str | None = None,
     device: Device | str | int | None = None,
 ) -> tuple[SomeArray, SomeArray, SomeArray | None]:

@@ -73,8 +73,6 @@ def scan_vjp(
     initial: object = ...,
     **options: Unpack[ScanGradientOptions],
 ) -> Any: ...
-@takes_numpy("x", "y", "grad_y")
-@launchable_with("initial", data=["y", "grad_y", "initial"], upload=upload_scan_cuts, integers=["initial"])
 def scan_vjp(
     x: object,
     y: object,
@@ -139,13 +137,15 @@ def scan_vjp(
     return gradients(x, y, grad_y, op, axis=axis, reproducible=reproducible, **options)
 
 
+@takes_numpy("x", "y", "grad_y")
+@launchable_with("initial", data=["y", "grad_y", "initial"], upload=upload_scan_cuts, integers=["initial"])
 def gradients(
     x: object,
     y: object,
     grad_y: object,
-    op: object,
+    op: object = "add",
     *,
-    axis: int | None,
+    axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
     initial: object = None,
