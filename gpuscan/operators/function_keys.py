@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dis
 import math
-from collections import namedtuple
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import EnumMeta, Flag
-from functools import lru_cache, partial
-from operator import attrgetter
+from functools import cached_property, lru_cache, partial
+from operator import attrgetter, itemgetter, methodcaller
 from struct import calcsize
 from types import (
     BuiltinFunctionType,
@@ -46,14 +47,22 @@ from gpuscan.operators.parameters import (
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset(
-    {"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"}
-    | {"enum", "fractions", "functools", "itertools"}
+    {"gpuscan", "torch", "jax", "jaxlib", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"}
+    | {"collections", "enum", "fractions", "functools", "itertools"}
 )
 _NUMBERS = (bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented))
 # The type of the functions of NumPy that arrays answer.
 NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: their modules are not imported here.
-_CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device"), ("fractions", "Fraction")})
+_CONSTANTS = frozenset(
+    {("torch", "dtype"), ("torch", "device"), ("fractions", "Fraction"), ("decimal", "Decimal")}
+    | {("datetime", "date"), ("datetime", "timedelta"), ("pathlib", "PosixPath"), ("pathlib", "WindowsPath")}
+)
+# The classes of values that are known by what `pickle` keeps of them.
+_PICKLED: frozenset[type] = frozenset(
+    {set, frozenset, bytearray, deque, defaultdict, OrderedDict, Counter, attrgetter, itemgetter, methodcaller}
+)
+_CachedFunction = type(lru_cache(len))
 # Arrays up to this many bytes can be parameters. A trace has a node for each of their numbers.
 MAX_ARRAY_BYTES = 1024
 # Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
@@ -100,7 +109,7 @@ _VALUES = (int, float, complex, str, bytes, object)
 # The bit of `__flags__` that classes have if they were made while Python ran (Py_TPFLAGS_HEAPTYPE).
 _MADE = 1 << 9
 # The attribute that has the function of a wrapped method, by the type of the wrapper.
-_WRAPPED = {staticmethod: "__func__", classmethod: "__func__", property: "fget"}
+_WRAPPED = {staticmethod: "__func__", classmethod: "__func__", property: "fget", cached_property: "func"}
 # Names by which a function may see that a parameter is no float.
 _TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
 # Methods that dataclasses write, which ask only for the class of the object.
@@ -127,7 +136,7 @@ def function_key(function: object, *, numbers: bool = True, floats: list[object]
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
-    NumPy, lists and dicts of such values, members of enumerations, and objects of classes in Python with such
+    NumPy, lists, dicts and sets of such values, members of enumerations, and objects of classes in Python with such
     attributes. A function that reads other objects, such as tensors, has no key, since these can change.
 
     Args:
@@ -381,6 +390,10 @@ class _Keys:
             return self._of_class(value_type, within), *self._of_all(value, within)
         if value_type is MethodType:
             return MethodType, self.of(value.__func__, within), self.of(value.__self__, within)
+        if value_type in _PICKLED:
+            return self._of_pickled(value, within)
+        if value_type is _CachedFunction:
+            return self._of_cached(value.__wrapped__)
         return self._of_object(value, within)
 
     def _of_all(self, values: Iterable[Any], within: tuple[object, ...]) -> list[Hashable]:
@@ -426,6 +439,35 @@ class _Keys:
             raise _UnknownError
         return value_type, types, tuple(parts), *self._of_all(parts.values(), inner)
 
+    def _of_pickled(self, value: Any, within: tuple[object, ...]) -> Hashable:
+        """Return the key of a value that `pickle` describes. The numbers in it are a part of the key."""
+        inner = self._inside(value, within, len(value) if hasattr(value, "__len__") else 1)
+        if inner is None:
+            return "recursive", within.index(id(value))
+        floats, self.floats = self.floats, None
+        keys = self._of_all(
+            [list(part) if isinstance(part, Iterator) else part for part in value.__reduce_ex__(2)], inner
+        )
+        self.floats = floats
+        return type(value), *keys
+
+    def _of_cached(self, function: Any) -> Hashable:
+        """Return the key of a function that remembers its results, which may be older than the variables that it reads.
+
+        Raises:
+            _UnknownError: it reads variables that may change.
+            _NeedsFloatsError: it would remember the parameters.
+        """
+        if self.replaces:
+            raise _NeedsFloatsError
+        names = _names_of(function.__code__) if type(function) is FunctionType else None
+        if names is None or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+            raise _UnknownError
+        read = _values_by_name(function, names)
+        if not all(map(_is_fixed, read.values())):
+            raise _UnknownError
+        return _CachedFunction, function.__code__, *read.items()
+
     def _of_object(self, value: object, within: tuple[object, ...]) -> Hashable:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""
         value_type: Any = type(value)
@@ -433,6 +475,8 @@ class _Keys:
             return value_type, *self._of_enumeration(value_type, within, value)
         slots = _slots_of(value_type)
         if slots is None:
+            if _is_fixed(value):
+                return value
             raise _UnknownError
         attributes = _attributes_of(value, slots) if slots else vars(value)
         inner = self._inside(value, within, len(attributes))
@@ -542,6 +586,14 @@ class _Keys:
 def _is_of_fixed(module: object) -> bool:
     """Return True for the name of a module of a package that never changes."""
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return True for a module of a package that never changes, and for what a module of one has by its own name."""
+    if type(value) is ModuleType:
+        return _is_of_fixed(value.__name__)
+    module = getattr(value, "__module__", None)
+    return _is_of_fixed(module) and getattr(sys.modules.get(str(module)), getattr(value, "__name__", ""), None) is value
 
 
 def _values_by_name(function: FunctionType, names: Sequence[str]) -> dict[str, object]:
