@@ -12,6 +12,7 @@ import pytest
 
 import gpuscan as gs
 import gpuscan.jax
+from tests.harness.calls import Counted
 from tests.oracle import affine
 
 # JAX compiles most functions of these tests for one call on a few numbers.
@@ -412,3 +413,25 @@ def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
         gpuscan.jax.loop(lambda h, x: (h > 0, h), jnp.float32(0), jnp.ones(3))
     with pytest.raises(TypeError, match="f returned 3 values; return a pair of the next carry and y"):
         untyped(lambda h, x: (h, h, x), jnp.float32(0), jnp.ones(3))
+
+
+def test_equal_calls_are_traced_once() -> None:
+    """Assert that a function that is known is not traced again, and that a number that it closes over counts."""
+
+    def scan(x: Any, shift: float) -> Any:
+        return gpuscan.jax.associative_scan(lambda l, r: l + r + shift, x)
+
+    def loop(x: Any, factor: float) -> Any:
+        return gpuscan.jax.loop(lambda h, x: (factor * h + x, jnp.abs(h)), jnp.float32(0), x)
+
+    def gradient(x: Any, factor: float) -> Any:
+        return jax.grad(lambda x: loop(x, factor)[1].sum() + scan(x, factor).sum())(x)
+
+    for call in (scan, loop, gradient):
+        results = [jax.tree.leaves(call(B[:, 0], number))[-1] for number in (0.25, 0.75, 0.25)]
+        np.testing.assert_array_equal(results[0], results[2])
+        assert not np.array_equal(results[0], results[1])
+        # The rest of a gradient is JAX's own.
+        if call is not gradient:
+            first, again = (Counted().of(partial(call, B[:, 0], 0.5)) for _ in range(2))
+            assert 3 * again < first

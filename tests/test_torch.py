@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree  # noqa: E402 (it needs torch)
 
 import gpuscan.torch  # noqa: E402
 from gpuscan.planning.heuristics import ARRAYS  # noqa: E402
+from tests.harness.calls import Counted  # noqa: E402
 from tests.oracle import affine  # noqa: E402
 
 
@@ -548,3 +549,22 @@ def test_selective_state_updates(heads: int) -> None:
     torch.testing.assert_close(state.reshape(last.shape), last, rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match=r"x of shape .* was passed for a state of shape"):
         gpuscan.torch.selective_state_update(state, x[:1], dt, by_channel[0], inward, outward)
+
+
+def test_equal_calls_are_traced_once() -> None:
+    """Assert that the calls of a known function, and their gradients, launch programs."""
+    x = torch.rand(100, requires_grad=True)
+
+    def backward(y: Any) -> Any:
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    calls = (
+        lambda: gpuscan.torch.loop(lambda h, x: (0.5 * h + x, h), torch.tensor(0.0), x.detach())[1],
+        lambda: backward(gpuscan.torch.loop(lambda h, x: (0.5 * h + x, h), torch.tensor(0.0), x)[1]),
+        lambda: backward(gpuscan.torch.scan(x, "maximum")),
+        lambda: backward(gpuscan.torch.linear_recurrence(x, x)),
+    )
+    for call in calls:
+        results = [call() for _ in range(3)]
+        assert torch.equal(results[0], results[-1])
+        assert Counted().of(call) < 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,10 +17,15 @@ from jax.interpreters import ad, batching, mlir  # noqa: TID253
 from gpuscan.api.row_scan import RowScan
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
-from gpuscan.jax.traced_function import Arrays, LiftedFunction, row_function
+from gpuscan.jax.traced_function import Arrays, LiftedFunction, Likes, row_function
+from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import Function, name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag, as_integer, check_library
+from gpuscan.recent_values import RecentValues
+
+# Scans of functions that are known to compute the same.
+_scans: RecentValues[Hashable, DifferentiableScan] = RecentValues(128)
 
 
 def associative_scan(fn: Function, elems: object, reverse: bool = False, axis: int = 0) -> Any:
@@ -67,21 +72,40 @@ def associative_scan(fn: Function, elems: object, reverse: bool = False, axis: i
         check_library(leaf)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     axis = _check_axis(leaves, axis)
-    like = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
+    likes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    like = jax.tree.unflatten(tree, likes)
     results = jax.tree.flatten(jax.eval_shape(fn, like, like))
     check_combined("fn", results, (leaves, tree), "an array", ".astype(x.dtype)")
     if not leaves[0].shape[axis]:
         return jax.tree.unflatten(tree, leaves)
-    reverse = as_flag("reverse", reverse)
-    count = len(leaves)
+    scan, free = _differentiable(fn, tree, likes, as_flag("reverse", reverse), axis)
+    return jax.tree.unflatten(tree, scan.results([*leaves, *free])[: len(leaves)])
+
+
+def _differentiable(
+    fn: Function, tree: jax.tree_util.PyTreeDef, likes: Likes, reverse: bool, axis: int
+) -> tuple[DifferentiableScan, Arrays]:
+    """Return a scan without its arrays, and the values that JAX is tracing and the function closes over.
+
+    Args:
+        fn, reverse, axis: as in `associative_scan`.
+        tree: the structure of the pytree.
+        likes: the shapes and dtypes of its leaves.
+    """
+    key: Hashable = function_key(fn)
+    if key is not None:
+        key = key, tree, tuple((like.shape, like.dtype) for like in likes), reverse, axis, jax.config.jax_enable_x64
+        if (known := _scans.find(key)) is not None:
+            return known, ()
+    count = len(likes)
 
     def flat(left: Arrays, right: Arrays) -> list[jax.Array]:
         return list(jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right))))
 
     # Values that JAX is tracing, and the function closes over, are operands that all elements share.
-    element = [jax.ShapeDtypeStruct((*leaf.shape[:axis], 1, *leaf.shape[axis + 1 :]), leaf.dtype) for leaf in leaves]
+    element = [jax.ShapeDtypeStruct((*like.shape[:axis], 1, *like.shape[axis + 1 :]), like.dtype) for like in likes]
     lifted = LiftedFunction(flat, element, element)
-    operands = [*leaves, *lifted.free]
+    operands = [*likes, *[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in lifted.free]]
 
     def make_rows(function: Callable[[Arrays, Arrays], Arrays], times: int) -> RowScan:
         """Return the scan with a function of two lists, which hold the operands `times` times."""
@@ -110,7 +134,9 @@ def associative_scan(fn: Function, elems: object, reverse: bool = False, axis: i
         return *jax.lax.associative_scan(function, [*arrays[:count]], reverse=reverse, axis=axis), *values
 
     scan = DifferentiableScan(make_rows(combine_flat, 1), combine_flat, by_jax, make_rows)
-    return jax.tree.unflatten(tree, scan.results(operands)[:count])
+    if key is not None and not lifted.free:
+        _scans.keep(key, scan)
+    return scan, lifted.free
 
 
 def _check_axis(leaves: Arrays, axis: object) -> int:
@@ -164,8 +190,9 @@ class DifferentiableScan:
     by_jax: Callable[..., Arrays]
     make_rows: Callable[[Callable[[Arrays, Arrays], Arrays], int], RowScan]
 
-    def results(self, leaves: Arrays) -> Arrays:
-        """Return the scanned leaves, which JAX may differentiate in both modes."""
+    @cached_property
+    def results(self) -> Callable[[Arrays], Arrays]:
+        """Returns the scanned leaves, which JAX may differentiate in both modes."""
 
         @jax.custom_jvp
         def scan_leaves(*leaves: jax.Array) -> Arrays:
@@ -179,8 +206,7 @@ class DifferentiableScan:
             results = scan_leaves(*leaves)
             return results, tuple(_derivative.bind(*leaves, *results, *rates, scan=self, transposed=False))
 
-        scanned: Arrays = scan_leaves(*leaves)
-        return scanned
+        return lambda leaves: scan_leaves(*leaves)
 
     # ----- The derivative. Arrays may have axes of batches in front.
 
@@ -194,13 +220,11 @@ class DifferentiableScan:
         """Return the cotangents of the leaves, from the cotangents of the results."""
         # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
         weights = [jnp.conj(array) for array in given]
-        count = len(leaves)
-        conjugates = _call_on_host(
-            lambda arrays: self.rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
-            [*leaves, *results, *weights],
-            leaves,
-        )
+        conjugates = _call_on_host(self._gradients, [*leaves, *results, *weights], leaves)
         return tuple(jnp.conj(array) for array in conjugates)
+
+    def _gradients(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        return self.rows.gradients(*_thirds(arrays))
 
     @cached_property
     def _dual(self) -> RowScan | None:
@@ -306,12 +330,18 @@ mlir.register_lowering(_derivative, mlir.lower_fun(_compute_derivative, multiple
 
 
 def _call_on_host(
-    function: Callable[[list[AnyArray]], list[AnyArray]], arguments: Arrays, like: Arrays
+    function: Callable[[list[AnyArray]], Sequence[AnyArray]], arguments: Arrays, like: Arrays
 ) -> tuple[jax.Array, ...]:
     """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
-
-    def on_host(*arrays: jax.Array) -> tuple[AnyArray, ...]:
-        return tuple(function([np.asarray(array) for array in arrays]))
-
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)
-    return tuple(jax.pure_callback(on_host, shapes, *arguments, vmap_method="broadcast_all"))
+    return tuple(jax.pure_callback(_OnHost(function), shapes, *arguments, vmap_method="broadcast_all"))
+
+
+@dataclass(frozen=True)
+class _OnHost:
+    """A function of NumPy arrays as one of JAX's. JAX compiles equal callbacks once."""
+
+    function: Callable[[list[AnyArray]], Sequence[AnyArray]]
+
+    def __call__(self, *arrays: jax.Array) -> tuple[AnyArray, ...]:
+        return tuple(self.function([np.asarray(array) for array in arrays]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
@@ -103,7 +104,8 @@ def loop(
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
     shapes_of = [leaf.shape for leaf in starts], [leaf.shape[1:] for leaf in given]
     traced = row_loop(name_of(f), make, *shapes_of, dtypes, whole)
-    last, ys = _differentiable(traced, reverse, [*likes, *free], rest[0], steps)(starts, given)
+    carry = tuple([jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in starts])
+    last, ys = _differentiable(traced, reverse, carry, tuple(rest[0]), steps)(starts, given)
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
 
 
@@ -146,11 +148,11 @@ def _check_carry(returned: tuple[Likes, jax.tree_util.PyTreeDef], given: tuple[L
         )
 
 
+@lru_cache(maxsize=128)
 def _differentiable(
-    traced: RowLoop, reverse: bool, carry: Likes, outputs: Likes, steps: int
+    traced: RowLoop, reverse: bool, last: Likes, outputs: Likes, steps: int
 ) -> Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]:
     """Return the loop as a function of the arrays of init and of xs, with a gradient in reverse mode."""
-    last = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in carry)
     ys = tuple(jax.ShapeDtypeStruct((steps, *aval.shape), aval.dtype) for aval in outputs)
 
     def on_host(init: Arrays, xs: Arrays) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:

@@ -283,6 +283,7 @@ def _slots_of(value_type: type) -> tuple[str, ...] | None:
     # the object, unless Python keeps these before the object.
     pointers = len(slots) + (value_type.__dictoffset__ > 0) + (value_type.__weakrefoffset__ > 0)
     is_python = value_type.__basicsize__ == object.__basicsize__ + pointers * calcsize("P")
+    is_python = is_python and not _is_of_fixed(value_type.__module__)
     return tuple(slots) if is_python and _are_classes(value_type.__mro__[:-1]) else None
 
 
