@@ -334,17 +334,14 @@ def _histogram(
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         dtype = numpy_dtype(values.dtype)
         edges = np.histogram_bin_edges(values.astype(dtype, copy=False) if whole else np.zeros(0, dtype), bins, range)
-    numbers = call_device.asarray(values).reshape(-1)
-    numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
-    if on_device:
-        edges = _edges_of(numbers, edges_given, range)
+        has_bins = edges.size > 1
+        return _count(values, edges, uniform, device=call_device) if has_bins else np.zeros(0, np.int64), edges
+    numbers = _without_axes(call_device.asarray(values))
+    edges = _edges_of(numbers, edges_given, range)
     bins_of_numbers = _bins_of(call_device, numbers, edges, uniform=uniform)
     count = max(edges.size - 1, 0)
-    if isinstance(bins, Array):
-        edges = bins
-    elif on_device:
-        # A copy, since what is uploaded is a constant of the program.
-        edges = new_array(call_device, edges).copy()
+    # A copy, since what is uploaded is a constant of the program.
+    edges = bins if isinstance(bins, Array) else new_array(call_device, edges).copy()
     if given is not None:
         if given.dtype == np.bool_:
             raise TypeError("weights of dtype bool were passed, but bools have no sum; pass weights.astype(np.int32)")
@@ -353,7 +350,28 @@ def _histogram(
         counts = new_array(call_device, np.zeros(count, np.uint32))
     else:
         counts = Array._of(call_device, count_bins(numbers, bins_of_numbers))
-    return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
+    return counts, edges
+
+
+def _without_axes(values: Array) -> Array:
+    """Return numbers along one axis, and bools as numbers."""
+    numbers = values.reshape(-1)
+    return _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
+
+
+@takes_numpy("values", indices=(0,))
+@launchable_with("edges")
+def _count(values: SomeArray, edges: AnyArray | ParameterArray, uniform: bool, *, device: Device | None = None) -> Any:
+    """Return the counts of numbers by bins, one or more of both; they are in NumPy if the numbers are.
+
+    Args:
+        device: the device to count arrays of NumPy on.
+    """
+    if not isinstance(values, Array):
+        assert device is not None
+        return _count(device.asarray(values), edges, uniform).numpy().astype(np.int64)
+    numbers = _without_axes(values)
+    return Array._of(values.device, count_bins(numbers, _bins_of(values.device, numbers, edges, uniform=uniform)))
 
 
 def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
@@ -408,7 +426,7 @@ def _float64_order(bits: Value) -> object:
     return np.where(is_nan, np.uint64((1 << 64) - 1), order)
 
 
-def _bins_of(device: Device, numbers: Array, edges: SomeArray | ParameterArray, *, uniform: bool) -> Edges:
+def _bins_of(device: OpenedDevice, numbers: Array, edges: SomeArray | ParameterArray, *, uniform: bool) -> Edges:
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
         return Edges(contiguous(edges), max(edges.size - 1, 0), np.array([0, 1], np.float32))
@@ -511,7 +529,7 @@ def searchsorted(
         >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]), side="right")
         array([3, 4, 0])
     """
-    if type(v) in (int, float):
+    if isinstance(v, (int, float, np.generic)):
         v = np.asarray(v)  # uploaded like other arrays, so that another number is no other program
     return _find_ranks(a, v, side=side, sorter=sorter, device=device)
 

@@ -266,6 +266,8 @@ def wgsl_operator(
     """
     check_name(name)
     name = name or "combine"
+    if not isinstance(source, str) or not isinstance(helpers, str):
+        raise OperatorError(f"the operator {name!r} was given WGSL that is not text; pass a str")
     check_source(name, source, helpers)
     check_axes(element_axes)
     return Operator(name, None, wgsl=source, helpers=helpers, identity=identity, element_axes=element_axes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpuscan.errors import OperatorError
@@ -41,14 +42,13 @@ _PARTS = ("source", "helpers")
 _MIN_ELEMENT_BYTES = 4
 
 
+@lru_cache(maxsize=128)
 def check_source(name: str, source: str, helpers: str) -> None:
     """Refuse WGSL without `combine`, and WGSL that declares or does what an operator may not.
 
     Raises:
         OperatorError: the message says what is the matter, and what to do.
     """
-    if not isinstance(source, str) or not isinstance(helpers, str):
-        raise OperatorError(f"the operator {name!r} was given WGSL that is not text; pass a str")
     texts = [plain_text(name, helpers), plain_text(name, source)]
     all_tokens = [tokens_of(name, text) for text in texts]
     for tokens in all_tokens:

@@ -246,6 +246,7 @@ CALLS: dict[str, Call] = {
     "searchsorted": (lambda a, x: gs.searchsorted(a.sorted, x.astype(np.int32), **a.on), "strided"),
     "searchsorted of doubles": (lambda a, x: np.searchsorted(a.sorted, x + 0.5), "doubles"),
     "searchsorted of an integer": (lambda a, k: gs.searchsorted(a.sorted, k, **a.on), "integer"),
+    "searchsorted of a number": (lambda a, k: gs.searchsorted(a.sorted, k, **a.on), "int32"),
     "NumPy's searchsorted of a float": (lambda a, k: np.searchsorted(a.sorted, k), "float"),
     "sort segments": (lambda a, o: gs.sort(a.x, segments=o, **a.on), "offsets"),
     "isclose": (lambda a, k: np.isclose(a.x, k), "float"),

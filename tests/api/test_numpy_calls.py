@@ -134,6 +134,8 @@ CALLS: dict[str, Call] = {
     "quantile": (lambda x: gs.quantile(x, 0.3), "f"),
     "median of rows": (lambda x: gs.median(x, axis=1), "rows"),
     "searchsorted": (gs.searchsorted, "keys i"),
+    "histogram": (lambda x: gs.histogram(x, 7, (-5, 6)), "f"),
+    "histogram of bytes": (lambda x: gs.histogram(x, np.arange(0, 200, 25)), "bytes"),
     "repeat": (lambda x: gs.repeat(x, 3), "f"),
     "repeat counts": (gs.repeat, "f counts"),
     "lfilter": (lambda x: signal.lfilter([0.5], [1, -0.5], x), "f"),
@@ -151,7 +153,7 @@ PICKED = {"compact", "compact by a function", "run_length_encode", "reduce_by_ke
 # that may be infinite.
 ON_THE_HOST = {
     "lfilter": 80, "lfilter from states": 360, "sosfilt": 80, "quantile": 40, "median of rows": 40, "searchsorted": 20,
-    "scan of records": 100
+    "scan of records": 100, "histogram": 60, "histogram of bytes": 60
 }  # fmt: skip
 SEARCH = 60
 # Python calls of a float that a function closes over.

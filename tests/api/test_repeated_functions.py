@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import wait_for_reports
+from tests.harness.calls import EACH_STAGE, FIRST, READ, Counted
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same, strategies_on
 
@@ -68,6 +70,9 @@ def test_operators_that_are_made_again(device: gs.Device) -> None:
         assert_same(scan_in_wgsl("f(a + b)", "fn f(x: i32) -> i32 { return x; }"), np.cumsum(X, dtype=np.int32))
         found = scan_in_wgsl("f(a, b)", "fn f(x: i32, y: i32) -> i32 { return max(x, y); }")
         assert_same(found, np.maximum.accumulate(X))
+    # The text is checked once.
+    call = partial(scan_in_wgsl, "f(a + b)", "fn f(x: i32) -> i32 { return x; }")
+    assert Counted().of(call) <= FIRST + EACH_STAGE * 2 + READ
 
 
 def test_functions_that_count(device: gs.Device) -> None:
