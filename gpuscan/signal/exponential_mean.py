@@ -87,7 +87,13 @@ def ewm_mean(
 @takes_numpy("samples")
 @launchable_with("decay", "alpha")
 def _scan_weighted(
-    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, half: bool, device: Device | str
+    samples: Samples,
+    axis: int,
+    decay: Number,
+    alpha: Number,
+    adjusted: bool,
+    half: bool,
+    device: Device | str | None = None,
 ) -> Samples:
     """Return the means. On a device it is one program for all decays."""
     before = (make_weighted_mean if adjusted else _recursive)(decay, alpha)

@@ -82,7 +82,13 @@ def ewm_var(
 @takes_numpy("samples")
 @launchable_with("decay", "alpha")
 def _scan_weighted(
-    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, biased: bool, device: Device | str
+    samples: Samples,
+    axis: int,
+    decay: Number,
+    alpha: Number,
+    adjusted: bool,
+    biased: bool,
+    device: Device | str | None = None,
 ) -> Samples:
     """Return the variances. On a device it is one program for all decays."""
     before = (_make_weighting if adjusted else _recursive)(decay, alpha)

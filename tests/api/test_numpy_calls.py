@@ -141,9 +141,19 @@ CALLS: dict[str, Call] = {
     "lfilter": (lambda x: signal.lfilter([0.5], [1, -0.5], x), "f"),
     "lfilter from states": (lambda x, k: signal.lfilter([0.5], [1, -0.5], x, zi=[k]), "f float"),
     "sosfilt": (lambda x: signal.sosfilt([[0.5, 0, 0, 1, -0.5, 0.25]], x), "f"),
+    "ewm_mean": (lambda x: signal.ewm_mean(x, span=3), "f"),
+    "ewm_var": (lambda x: signal.ewm_var(x, alpha=0.5), "f"),
 }
 # Calls with results that are rounded in another way on NumPy.
-ROUNDED = {"gated_linear_attention", "selective_scan", "lfilter", "lfilter from states", "sosfilt"}
+ROUNDED = {
+    "gated_linear_attention",
+    "selective_scan",
+    "lfilter",
+    "lfilter from states",
+    "sosfilt",
+    "ewm_mean",
+    "ewm_var",
+}
 # Calls of functions that close over the float.
 CLOSED_OVER = {"scan with a map", "map with a number"}
 # Calls with a result of a length that only the device knows, which is one more result.
