@@ -421,7 +421,8 @@ def test_equal_calls_are_traced_once() -> None:
     def scan(x: Any, shift: float) -> Any:
         return gpuscan.jax.associative_scan(lambda l, r: l + r + shift, x)
 
-    def loop(x: Any, factor: float) -> Any:
+    def loop(x: Any, number: float) -> Any:
+        factor = jnp.float32(number)
         return gpuscan.jax.loop(lambda h, x: (factor * h + x, jnp.abs(h)), jnp.float32(0), x)
 
     def gradient(x: Any, factor: float) -> Any:

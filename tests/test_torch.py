@@ -558,8 +558,10 @@ def test_equal_calls_are_traced_once() -> None:
     def backward(y: Any) -> Any:
         return torch.autograd.grad(y.sum(), x)[0]
 
+    factor = torch.tensor(0.25)
     calls = (
         lambda: gpuscan.torch.loop(lambda h, x: (0.5 * h + x, h), torch.tensor(0.0), x.detach())[1],
+        lambda: gpuscan.torch.loop(lambda h, x: (factor * h + x, h), torch.tensor(0.0), x.detach())[1],
         lambda: backward(gpuscan.torch.loop(lambda h, x: (0.5 * h + x, h), torch.tensor(0.0), x)[1]),
         lambda: backward(gpuscan.torch.scan(x, "maximum")),
         lambda: backward(gpuscan.torch.linear_recurrence(x, x)),
@@ -568,3 +570,6 @@ def test_equal_calls_are_traced_once() -> None:
         results = [call() for _ in range(3)]
         assert torch.equal(results[0], results[-1])
         assert Counted().of(call) < 1000
+    before = calls[1]()
+    factor.fill_(0.75)
+    assert not torch.equal(calls[1](), before)

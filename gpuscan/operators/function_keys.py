@@ -7,6 +7,7 @@ import math
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import EnumMeta, Flag
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter, itemgetter, methodcaller
@@ -58,6 +59,8 @@ _CONSTANTS = frozenset(
     {("torch", "dtype"), ("torch", "device"), ("fractions", "Fraction"), ("decimal", "Decimal")}
     | {("datetime", "date"), ("datetime", "timedelta"), ("pathlib", "PosixPath"), ("pathlib", "WindowsPath")}
 )
+# Packages with arrays that functions may close over.
+_ARRAY_PACKAGES = frozenset({"torch", "jax", "jaxlib"})
 # The classes of values that are known by what `pickle` keeps of them.
 _PICKLED: frozenset[type] = frozenset(
     {set, frozenset, bytearray, deque, defaultdict, OrderedDict, Counter, attrgetter, itemgetter, methodcaller}
@@ -137,7 +140,8 @@ def function_key(function: object, *, numbers: bool = True, floats: list[object]
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
     NumPy, lists, dicts and sets of such values, members of enumerations, and objects of classes in Python with such
-    attributes. A function that reads other objects, such as tensors, has no key, since these can change.
+    attributes, and short arrays of PyTorch and JAX. A function that reads other objects has no key, since these can
+    change.
 
     Args:
         function: the function.
@@ -476,9 +480,7 @@ class _Keys:
             return value_type, *self._of_enumeration(value_type, within, value)
         slots = _slots_of(value_type)
         if slots is None:
-            if _is_fixed(value):
-                return value
-            raise _UnknownError
+            return value if _is_fixed(value) else self._of_array(value)
         attributes = _attributes_of(value, slots) if slots else vars(value)
         inner = self._inside(value, within, len(attributes))
         if inner is None:
@@ -487,6 +489,21 @@ class _Keys:
             raise _NeedsFloatsError  # it would be called for the copy
         keys = *attributes, *self._of_all(attributes.values(), inner)
         return keys, self._of_members(value_type.__mro__[:-1], _NOT_CALLED, inner)
+
+    def _of_array(self, value: Any) -> Hashable:
+        """Return the key of a short array of PyTorch or JAX in the CPU's memory: its numbers.
+
+        Raises:
+            _UnknownError: the value is no such array.
+        """
+        if self.numbers and type(value).__module__.partition(".")[0] in _ARRAY_PACKAGES:
+            # Other values have no bytes. Values that are being traced, or differentiated, have no numbers.
+            with suppress(Exception):
+                if value.nbytes <= _MAX_COMPARED_BYTES:
+                    # JAX's arrays also tell whether their type gives way to that of others.
+                    kind = repr(getattr(value, "aval", None)), repr(value.dtype)
+                    return type(value), *kind, tuple(value.shape), np.asarray(value).tobytes()
+        raise _UnknownError
 
     def _of_class(self, value: Any, within: tuple[object, ...]) -> Hashable:
         """Return the key of a class that the user has written in Python: its members, which a function may read."""
