@@ -65,7 +65,6 @@ _ARRAY_PACKAGES = frozenset({"torch", "jax", "jaxlib"})
 _PICKLED: frozenset[type] = frozenset(
     {set, frozenset, bytearray, deque, defaultdict, OrderedDict, Counter, attrgetter, itemgetter, methodcaller}
 )
-_CachedFunction = type(lru_cache(len))
 # Arrays up to this many bytes can be parameters. A trace has a node for each of their numbers.
 MAX_ARRAY_BYTES = 1024
 # Arrays up to this many bytes are compared by their numbers, which takes some microseconds.
@@ -397,8 +396,6 @@ class _Keys:
             return MethodType, self.of(value.__func__, within), self.of(value.__self__, within)
         if value_type in _PICKLED:
             return self._of_pickled(value, within)
-        if value_type is _CachedFunction:
-            return self._of_cached(value.__wrapped__)
         return self._of_object(value, within)
 
     def _of_all(self, values: Iterable[Any], within: tuple[object, ...]) -> list[Hashable]:
@@ -455,23 +452,6 @@ class _Keys:
         )
         self.floats = floats
         return type(value), *keys
-
-    def _of_cached(self, function: Any) -> Hashable:
-        """Return the key of a function that remembers its results, which may be older than the variables that it reads.
-
-        Raises:
-            _UnknownError: it reads variables that may change.
-            _NeedsFloatsError: it would remember the parameters.
-        """
-        if self.replaces:
-            raise _NeedsFloatsError
-        names = _names_of(function.__code__) if type(function) is FunctionType else None
-        if names is None or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
-            raise _UnknownError
-        read = _values_by_name(function, names)
-        if not all(map(_is_fixed, read.values())):
-            raise _UnknownError
-        return _CachedFunction, function.__code__, *read.items()
 
     def _of_object(self, value: object, within: tuple[object, ...]) -> Hashable:
         """Return the key of an object of a class that the user has written in Python: its attributes and methods."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.call_device import takes_numpy
-from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
@@ -87,13 +86,7 @@ def ewm_mean(
 @takes_numpy("samples")
 @launchable_with("decay", "alpha")
 def _scan_weighted(
-    samples: Samples,
-    axis: int,
-    decay: Number,
-    alpha: Number,
-    adjusted: bool,
-    half: bool,
-    device: Device | str | None = None,
+    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, half: bool, device: Any = None
 ) -> Samples:
     """Return the means. On a device it is one program for all decays."""
     before = (make_weighted_mean if adjusted else _recursive)(decay, alpha)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.call_device import takes_numpy
-from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
@@ -82,13 +81,7 @@ def ewm_var(
 @takes_numpy("samples")
 @launchable_with("decay", "alpha")
 def _scan_weighted(
-    samples: Samples,
-    axis: int,
-    decay: Number,
-    alpha: Number,
-    adjusted: bool,
-    biased: bool,
-    device: Device | str | None = None,
+    samples: Samples, axis: int, decay: Number, alpha: Number, adjusted: bool, biased: bool, device: Any = None
 ) -> Samples:
     """Return the variances. On a device it is one program for all decays."""
     before = (_make_weighting if adjusted else _recursive)(decay, alpha)
