@@ -202,7 +202,7 @@ class DeviceContext:
         # In a ``with`` of `skip_dispatches_if`, what says if dispatches do nothing.
         self.switch: Binding | None = None
         # What takes the arguments of `submit`; see `encode_submissions` and `submit_together`.
-        self.sink: Callable[[Sequence[Step], int, bool], None] | None = None
+        self.redirection: Callable[[Sequence[Step], int, bool], None] | None = None
 
     # ----- Limits
 
@@ -287,8 +287,8 @@ class DeviceContext:
         """
         if self.queue.held:
             self.queue.settle()
-        if self.sink is not None:
-            self.sink(steps, nbytes, deferrable)
+        if self.redirection is not None:
+            self.redirection(steps, nbytes, deferrable)
             return
         recording = self.recording
         if recording is not None:

@@ -198,9 +198,9 @@ def write_to_outputs(results: Sequence[DeviceArray], out: Sequence[DeviceArray] 
 
 
 def targets_for(out: Sequence[DeviceArray], direct: Iterable[bool]) -> list[DeviceArray]:
-    """Return the arrays that kernels write: those of `out` if all of them are direct, else new ones for all of them.
+    """Return the arrays that kernels write: the arrays of `out` if each of them is direct, else only new arrays.
 
-    A kernel that had written one of them could not be undone if the copies to the others failed.
+    If a kernel wrote one array of `out` and the copy to another one failed, the first could not be restored.
     """
     return list(out) if all(direct) else [empty(array._context, array.shape, array.dtype) for array in out]
 

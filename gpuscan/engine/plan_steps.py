@@ -164,11 +164,11 @@ def encode_plan(
 @contextmanager
 def encode_submissions(context: DeviceContext, encoder: wgpu.GPUCommandEncoder) -> Iterator[None]:
     """Encode what is submitted in the ``with`` into a caller's encoder. The caller holds the lock."""
-    context.sink = lambda steps, nbytes, deferrable: encode(context, encoder, steps)
+    context.redirection = lambda steps, nbytes, deferrable: encode(context, encoder, steps)
     try:
         yield
     finally:
-        context.sink = None
+        context.redirection = None
 
 
 @contextmanager
@@ -178,11 +178,11 @@ def submit_together(context: DeviceContext) -> Iterator[None]:
     Memory that is released in the ``with`` would be used again too early. The caller holds the lock.
     """
     parts: list[tuple[Sequence[Step], int, bool]] = []
-    outer, context.sink = context.sink, lambda *part: parts.append(part)
+    outer, context.redirection = context.redirection, lambda *part: parts.append(part)
     try:
         yield
     finally:
-        context.sink = outer
+        context.redirection = outer
     if parts:
         steps = [step for part in parts for step in part[0]]
         context.submit(steps, sum(part[1] for part in parts), deferrable=all(part[2] for part in parts))

@@ -137,9 +137,9 @@ class _NeedsFloatsError(Exception):
 def function_key(function: object, *, numbers: bool = True, floats: list[object] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
-    The value describes the function's code and all that it reads: functions in the same way, numbers, short arrays of
-    NumPy, lists, dicts and sets of such values, members of enumerations, and objects of classes in Python with such
-    attributes, and short arrays of PyTorch and JAX. A function that reads other objects has no key, since these can
+    The value describes the function's code and all that it reads. That may be other functions, numbers, and short
+    arrays of NumPy, PyTorch and JAX. It may be lists, dicts and sets of such values, members of enumerations, and
+    objects of classes in Python with such attributes. A function that reads other objects has no key, since these can
     change.
 
     Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,39 @@ def own_device(adapter: wgpu.GPUAdapter, request: pytest.FixtureRequest, monkeyp
     if request.param == "public queue":
         use_public_queue(monkeypatch)
     return gs.Device(adapter)
+
+
+@contextmanager
+def room_for(
+    left: float,
+    device: gs.Device,
+    error: type[BaseException] = wgpu.GPUOutOfMemoryError,
+    names: Sequence[str] = ("create_buffer",),
+) -> Iterator[list[str]]:
+    """Make some buffers in the ``with``, and fail each further one. Yield a list of the methods that were called.
+
+    Args:
+        left: the number of buffers that are made.
+        error: what a further buffer raises.
+        names: the methods that make buffers.
+    """
+    gpu, asked = device.wgpu_device, list[str]()
+
+    def counting(name: str) -> Callable[..., Any]:
+        create = getattr(gpu, name)
+
+        def make(**options: Any) -> Any:
+            asked.append(name)
+            if len(asked) > left:
+                raise error("no room")
+            return create(**options)
+
+        return make
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in names:
+            patched.setattr(gpu, name, counting(name))
+        yield asked
 
 
 def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +99,7 @@ def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
     """Fail each buffer in turn, of a piece and of a ring of staging buffers."""
     small_transfers(monkeypatch, 1 << 20)
     device = own_device
-    create, x = device.wgpu_device.create_buffer, np.ones(single_piece_bytes(device) // 16 * 5, np.uint32)
+    x = np.ones(single_piece_bytes(device) // 16 * 5, np.uint32)
     rows = x.reshape(4, -1)
     calls: list[Callable[[], Any]] = [
         lambda: gs.scan(x, device=device),
@@ -76,58 +110,36 @@ def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
         call()
         for left in itertools.count():
             device.memory_cleanup()
-            made = 0
-
-            def full(left: int = left, **options: Any) -> Any:
-                nonlocal made
-                made += 1
-                if made > left:
-                    raise error("no room")
-                return create(**options)
-
-            with monkeypatch.context() as patched:
-                patched.setattr(device.wgpu_device, "create_buffer", full)
-                with suppress(gs.DeviceMemoryError, KeyboardInterrupt):
-                    call()
+            with room_for(left, device, error) as asked, suppress(gs.DeviceMemoryError, KeyboardInterrupt):
+                call()
             assert (left, device.memory_usage().allocations) == (left, 0)
-            if made <= left:
+            if len(asked) <= left:
                 break
 
 
-def test_a_call_that_is_done_raises_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_is_done_raises_nothing(own_device: gs.Device) -> None:
     """Fail each buffer in turn, of a call in place that is recorded for any sizes: it changes all or nothing."""
     device = own_device
-    create = device.wgpu_device.create_buffer
     for left in itertools.count():
         device.memory_cleanup()
         for length in (100, 200):
             array, index = device.asarray(np.zeros(length, np.int32)), device.asarray(np.arange(length, dtype=np.int32))
             device.synchronize()
             pool_of(device).cleanup()
-            made, is_done = 0, True
-
-            def full(left: int = left, **options: Any) -> Any:
-                nonlocal made
-                made += 1
-                if made > left:
-                    raise wgpu.GPUOutOfMemoryError("no room")
-                return create(**options)
-
-            with monkeypatch.context() as patched:
-                if length == 200:
-                    patched.setattr(device.wgpu_device, "create_buffer", full)
+            is_done = True
+            with room_for(left if length == 200 else math.inf, device) as asked:
                 try:
                     array[index] = 2
                 except gs.DeviceMemoryError:
                     is_done = False
             assert (left, array.tolist()) == (left, [2 if is_done else 0] * length)
-        if made <= left:
+        if len(asked) <= left:
             break
 
 
-def test_a_failure_changes_no_array_of_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail each buffer in turn, of calls with several results, some of which kernels write where they are."""
-    device, gpu = own_device, own_device.wgpu_device
+def test_a_failure_changes_no_array_of_out(own_device: gs.Device) -> None:
+    """Fail each buffer in turn, of calls with several results. Kernels may write some of these without a copy."""
+    device = own_device
     labels, offsets = np.arange(60) % 7, [0, 7, 60]
 
     def pair(left: Any, right: Any) -> Any:
@@ -155,30 +167,21 @@ def test_a_failure_changes_no_array_of_out(own_device: gs.Device, monkeypatch: p
                 a, b = (device.asarray(np.ones(180, np.float32))[view][:60] for view in views)
                 device.synchronize()
                 device.memory_cleanup()
-                made, fails = 0, False
-
-                def full(left: int = left, create: Any = gpu.create_buffer, **options: Any) -> Any:
-                    nonlocal made
-                    made += 1
-                    if made > left:
-                        raise wgpu.GPUOutOfMemoryError("no room")
-                    return create(**options)
-
-                with monkeypatch.context() as patched:
-                    patched.setattr(gpu, "create_buffer", full)
+                fails = False
+                with room_for(left, device) as asked:
                     try:
                         call(x, a, b)
                     except gs.DeviceMemoryError:
                         fails = True
                 unchanged = x.tolist() == list(range(60)) and {*a.tolist(), *b.tolist()} == {1}
                 assert (number, left, unchanged) == (number, left, fails)
-                if made <= left:
+                if len(asked) <= left:
                     break
 
 
-def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_in_a_call_on_an_array(own_device: gs.Device) -> None:
     """Fail each buffer in turn, of calls that copy elements, of the check of floats, and of programs with scratch."""
-    device, gpu = own_device, own_device.wgpu_device
+    device, names = own_device, ("create_buffer", "create_buffer_with_data")
     array = device.asarray(np.arange(300, dtype=np.int16).reshape(20, 15))
     floats = device.asarray(np.ones((20, 15), np.float32))
     calls: list[Callable[[], Any]] = [
@@ -193,25 +196,10 @@ def test_no_room_in_a_call_on_an_array(own_device: gs.Device, monkeypatch: pytes
     for number, call in enumerate(calls):
         for left in itertools.count():
             device.memory_cleanup()
-            made = 0
-
-            def count(create: Callable[..., Any], left: int = left) -> Callable[..., Any]:
-                def full(**options: Any) -> Any:
-                    nonlocal made
-                    made += 1
-                    if made > left:
-                        raise wgpu.GPUOutOfMemoryError("no room")
-                    return create(**options)
-
-                return full
-
-            with monkeypatch.context() as patched:
-                for name in ("create_buffer", "create_buffer_with_data"):
-                    patched.setattr(gpu, name, count(getattr(gpu, name)))
-                with suppress(gs.DeviceMemoryError):
-                    call()
+            with room_for(left, device, names=names) as asked, suppress(gs.DeviceMemoryError):
+                call()
             assert (number, left, device.memory_usage().allocations) == (number, left, 2)
-            if made <= left:
+            if len(asked) <= left:
                 break
 
 
