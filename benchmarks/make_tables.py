@@ -200,7 +200,7 @@ def families(files: Sequence[Figures]) -> str:
             [
                 family,
                 *(plain_cell(counts[name]) for name in names),
-                f"{counts['torch is faster']} of {counts['torch cases']}",
+                f"{counts['torch is faster']} of {counts['torch cases']}" if counts["torch cases"] else "",
             ]
             for family, counts in file.data["families"].items()
         ]

@@ -61,6 +61,15 @@ class Row:
     torch_seconds: float | None
 
 
+def _affine(left: Any, right: Any) -> Any:
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def _greater(left: Any, right: Any) -> Any:
+    is_greater = right[0] > left[0]
+    return np.where(is_greater, right[0], left[0]), np.where(is_greater, right[1], left[1])
+
+
 class Drawer:
     """Draws cases for a device, each family in turn."""
 
@@ -70,7 +79,16 @@ class Drawer:
 
     def cases(self) -> Iterator[Case]:
         """Yield cases without end."""
-        families = (self.scan, self.reduction, self.sort, self.groups, self.recurrence, self.movement)
+        families = (
+            self.scan,
+            self.reduction,
+            self.sort,
+            self.groups,
+            self.recurrence,
+            self.gradient,
+            self.bundle,
+            self.movement,
+        )
         while True:
             for family in families:
                 yield family()
@@ -132,18 +150,35 @@ class Drawer:
     def groups(self) -> Case:
         labels = int(2 ** self.rng.uniform(1, 22))
         x = self.values((self.elements,), self.draw(("float32", "int32", "int64")))
+        a, what = self.device.asarray(x), self.draw(("scan", "reduction", "keys", "segments"))
+        if what == "segments":
+            return self.segments(x, a, labels)
         g = self.rng.integers(0, labels, x.size).astype(np.int32)
-        a, by = self.device.asarray(x), self.device.asarray(g)
-        if self.rng.random() < 0.5:
+        by, nbytes = self.device.asarray(np.sort(g) if what == "keys" else g), x.nbytes + g.nbytes
+        if what == "keys":
+            name = f"scan of {x.dtype} by {labels} sorted keys"
+            return Case("groups", name, lambda: gs.scan(a, keys=by), nbytes + x.nbytes)
+        if what == "scan":
             name = f"scan of {x.dtype} by {labels} labels"
-            return Case("groups", name, lambda: gs.scan(a, groups=by), 2 * x.nbytes + g.nbytes)
+            return Case("groups", name, lambda: gs.scan(a, groups=by), nbytes + x.nbytes)
         name = f"reduction of {x.dtype} by {labels} labels"
         call = lambda: gs.reduce(a, groups=by, num_groups=labels)  # noqa: E731
         if self.torch is None:
-            return Case("groups", name, call, x.nbytes + g.nbytes)
+            return Case("groups", name, call, nbytes)
         index, values = self.torch.from_numpy(g.astype(np.int64)).cuda(), self.torch.from_numpy(x).cuda()
         zeros = self.torch.zeros(labels, dtype=values.dtype, device="cuda")
-        return Case("groups", name, call, x.nbytes + g.nbytes, lambda: zeros.index_add(0, index, values))
+        return Case("groups", name, call, nbytes, lambda: zeros.index_add(0, index, values))
+
+    def segments(self, x: Array, a: gs.Array, count: int) -> Case:
+        inner = self.rng.integers(0, x.size, count)
+        offsets = np.unique(np.concatenate([[0], inner, [x.size]])).astype(np.int32)
+        cuts = self.device.asarray(offsets)
+        peer = None
+        if self.torch is not None and x.dtype.kind == "f":
+            torch_offsets = self.torch.from_numpy(offsets.astype(np.int64)).cuda()
+            peer = self.on_torch(x, lambda t: self.torch.segment_reduce(t, "sum", offsets=torch_offsets))
+        name = f"reduction of {x.dtype} by {len(offsets) - 1} segments"
+        return Case("groups", name, lambda: gs.reduce(a, segments=cuts), x.nbytes, peer)
 
     def recurrence(self) -> Case:
         (shape, axis), backward = self.shape_and_axis(), bool(self.rng.random() < 0.5)
@@ -156,6 +191,22 @@ class Drawer:
         name = f"gradient of a recurrence {x.shape} along {axis}"
         call = lambda: gs.linear_recurrence_vjp(gates, states, inputs, axis=axis)  # noqa: E731
         return Case("recurrence", name, call, 5 * x.nbytes)
+
+    def gradient(self) -> Case:
+        (shape, axis), op = self.shape_and_axis(), self.draw(("add", "maximum", "multiply", "logaddexp"))
+        x = self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+        a, grad = self.device.asarray(x), self.device.asarray(x.copy())
+        y = gs.scan(a, op, axis=axis)
+        name = f"gradient of {op} {x.shape} along {axis}"
+        nbytes = (2 if op == "add" else 4) * x.nbytes
+        return Case("gradient", name, lambda: gs.scan_vjp(a, y, grad, op, axis=axis), nbytes)
+
+    def bundle(self) -> Case:
+        shape, axis = self.shape_and_axis()
+        x = self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+        pair = self.device.asarray(x), self.device.asarray(x.copy())
+        op, what = (_affine, "affine maps") if self.rng.random() < 0.5 else (_greater, "maxima with another value")
+        return Case("bundle", f"{what} {x.shape} along {axis}", lambda: gs.scan(pair, op, axis=axis), 4 * x.nbytes)
 
     def movement(self) -> Case:
         shape, _ = self.shape_and_axis()
@@ -200,15 +251,14 @@ def time_torch(torch: Any, call: Call) -> float:
 
 
 def measure(device: gs.Device, elements: int, seed: int, seconds: float, torch: Any) -> Iterator[Row]:
-    """Yield the rows of a seed, for about as many seconds."""
+    """Yield the rows of a seed, for about as many seconds. The copy is timed after each case, at the same clock."""
     block = device.asarray(np.zeros(2 * elements, np.float32))
-    byte_seconds = sum(gpu_times(device, block.copy).values()) / (2 * block.nbytes)
-    del block
     end = time.monotonic() + seconds
     for case in Drawer(device, elements, seed, torch).cases():
         if time.monotonic() > end:
             return
         took = sum(gpu_times(device, case.call).values())
+        byte_seconds = sum(gpu_times(device, block.copy).values()) / (2 * block.nbytes)
         peer = None if case.torch is None else time_torch(torch, case.torch)
         yield Row(seed, case.family, case.name, took, case.nbytes * byte_seconds, peer)
 
