@@ -393,7 +393,7 @@ def launchable(
                     continue
                 if type(value) is np.ufunc:
                     value = NAMES_OF_UFUNCS.get(value, value)
-                elif isinstance(value, np.generic) or option in flags:
+                elif isinstance(value, np.generic) or (option in flags and type(value) is not bool):
                     value = plain(option, value)
                 value_type = type(value)
                 if option == "axis" and (value_type is not int or value < 1 or default == -1):
