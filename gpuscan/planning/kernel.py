@@ -400,12 +400,11 @@ class Kernel(HashedOnce):
             return ()
         if self.access.in_place:
             return self.sources
-        alone = self.spec.keep_last_only or self.spec.compacts  # results are stored one by one
         bound = []
         for i, field in enumerate(self.spec.destination.fields):
             number, atomic = len(self.spec.source.fields) + i, self.shares_words(field)
             view = self.access.views[number] if self.access.views else ""
-            width = 1 if alone or atomic or view else self.field_width(field)
+            width = 1 if self.stores_singly or atomic or view else self.field_width(field)
             bound.append(
                 BoundArray(f"destination{i}", self.first_array + number, "read_write", width, atomic, view, number)
             )
@@ -465,7 +464,9 @@ class Kernel(HashedOnce):
     @property
     def stores_singly(self) -> bool:
         """True if each result is stored by itself."""
-        return self.spec.keep_last_only or self.spec.compacts or self.single_elements
+        return (
+            (self.spec.keep_last_only and not self.access.whole_results) or self.spec.compacts or self.single_elements
+        )
 
     # ----- Accesses to a field's array
 

@@ -49,6 +49,7 @@ class Access(Placement):
     Attributes:
         several_rows: there are several rows, which are contiguous in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
+        whole_results: the results of a chunk of columns are whole words, which an invocation stores together.
         reversed_together: several rows are read backwards as one row.
         unaligned_sizes: the sizes of elements, in bytes, with which chunks begin and end within 32-bit words, which
             neighbouring invocations share.
@@ -60,6 +61,7 @@ class Access(Placement):
 
     several_rows: bool = False
     whole_chunks: bool = False
+    whole_results: bool = False
     reversed_together: bool = False
     unaligned_sizes: tuple[int, ...] = ()
     recomputes_scan: bool = False

@@ -338,11 +338,20 @@ def access_of(
         views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
+        whole_results=has_whole_results(spec, tile, placement),
         reversed_together=spec.reversed_together,
         unaligned_sizes=unaligned_sizes,
         recomputes_scan=recomputes_scan(spec, capabilities)
         and not (single_elements or tile.single_lead or spec.everywhere or isinstance(tile, ColumnTile)),
     )
+
+
+def has_whole_results(spec: ScanSpec, tile: Tile, placement: Placement) -> bool:
+    """Return True if the results of each chunk of a reduction down columns are whole words."""
+    if not (isinstance(tile, ColumnTile) and spec.reduces_rows) or any(placement.views):
+        return False
+    results = all(tile.chunk * field.storage_bytes % 4 == 0 for field in spec.destination.fields)
+    return results and spec.inner % tile.chunk == 0
 
 
 def padding_of(spec: ScanSpec, placement: Placement) -> int:

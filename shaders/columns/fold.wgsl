@@ -1,3 +1,4 @@
+{% from "shared/chunk_access.wgsl" import store_results with context %}
 {% from "shared/combine_between.wgsl" import combine_between with context %}
 {#- The reduction of a tile of columns: each invocation combines its rows, one below the other, and the first group of
     invocations combines what the groups have. The order is from top to bottom.
@@ -50,16 +51,31 @@ fn combine_totals(chain: u32, invocation: u32) -> Chunk {
 }
 {% endif %}
 {% if kernel.stage == "scan" %}
+{#- The combination of one column of a chunk. -#}
+{% macro whole_result(column) -%}
+{{ "combine(seed(result + %du), total[%d])" % (column, column) if spec.initial else "total[%d]" % column }}
+{%- endmacro %}
 
 // Store the results of an invocation's columns.
 fn store_totals(position: Position, total: Chunk) {
     let result = position.outer * params.inner + position.column;
     let exists = result < params.length / params.row_length;
+{% if kernel.access.whole_results %}
+    if (!exists) {
+        return;
+    }
+{% for column in range(kernel.tile.chunk) %}
+    let whole{{ column }} = {{ whole_result(column) }};
+    let r{{ column }} = {{ text.map_result("whole%d" % column) }};
+{% endfor %}
+{{ store_results("result") -}}
+{% else %}
 {% for column in range(kernel.tile.chunk) %}
     if (exists && position.column + {{ column }}u < params.inner) {
-        let whole = {{ "combine(seed(result + %du), total[%d])" % (column, column) if spec.initial else "total[%d]" % column }};
+        let whole = {{ whole_result(column) }};
         store_result(result + {{ column }}u, {{ text.map_result("whole") }});
     }
 {% endfor %}
+{% endif %}
 }
 {% endif %}

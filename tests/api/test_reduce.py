@@ -276,3 +276,20 @@ def test_stages_that_scans_and_reductions_share_are_compiled_once(
     total = gs.reduce(x, op, device=own_device)
     assert_same(gs.scan(x, op, device=own_device)[-1:], np.array([total]))
     assert len(texts) == len(set(texts)) < count_plans_and_pipelines(own_device)[1] - kernels
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "int32"])
+@pytest.mark.parametrize("inner", [2, 12, 13, 96, 1024])
+def test_results_of_neighbouring_columns(device: gs.Device, dtype: str, inner: int) -> None:
+    """Assert that results that are stored in whole words are right, and that the bytes around them stay."""
+    for outer, rows in ((1, 2), (3, 5), (2, 40)):
+        x = np.random.default_rng(rows).integers(0, 3, (outer, rows, inner)).astype(dtype)
+        wanted = np.add.reduce(x, 1, dtype=x.dtype)
+        assert_same(gs.reduce(device.asarray(x), axis=1), wanted)
+        for begin in (0, 1, 4, 16):
+            around = np.full(begin + wanted.size + 7, 77, dtype)
+            on_device = device.asarray(around)
+            out = on_device[begin : begin + wanted.size].reshape(wanted.shape)
+            gs.reduce(device.asarray(x), axis=1, out=out)
+            around[begin : begin + wanted.size] = wanted.reshape(-1)
+            assert_same(on_device, around, (outer, rows, begin))
