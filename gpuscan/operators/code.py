@@ -17,7 +17,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate, derive, present
-from gpuscan.operators.trace import Result, trace_map, trace_operator
+from gpuscan.operators.trace import Result, trace_function, trace_operator
 from gpuscan.operators.user_wgsl import enclose_source, has_loops
 from gpuscan.operators.wgsl_arithmetic import (
     CHOICES,
@@ -206,7 +206,7 @@ def map_code(
     Raises:
         OperatorError: as for `combine_code`.
     """
-    traced = trace_map(function, element, name)
+    traced = trace_function(function, element, name).result
     signature = f"fn {name}(x: {argument_type}) -> {result_type}"
     captured = _Captured(name, traced if captures else None, native_int64)
     arguments, names = (("x", element),), captured.names

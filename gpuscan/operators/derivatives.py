@@ -133,10 +133,6 @@ def _chosen(name: str, operand: int) -> Derivative:
     return derivative
 
 
-def _divisor(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
-    return c.negative(c.times(c.over(g, c.conj(args[1])), c.conj(y)))
-
-
 def _remainder_by_divisor(rounding: str) -> Derivative:
     """Return the derivative of a remainder ``a - q b`` with respect to b, for the rounded quotient q."""
     return lambda c, args, y, g: c.negative(c.times(g, c.call(rounding, c.call("divide", *args))))
@@ -192,14 +188,6 @@ def _copysign(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.select(differs, c.negative(g), g)
 
 
-def _real(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
-    return c.graph.complex(g, c.like(0, g))
-
-
-def _imag(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
-    return c.graph.complex(c.like(0, g), g)
-
-
 def _part(component: int) -> Derivative:
     return lambda c, args, y, g: c.graph.parts(g)[component]
 
@@ -233,14 +221,6 @@ def _root(value: Callable[[Calculus, Node, Node], Node]) -> Callable[[Calculus, 
     return lambda c, a, y: c.call("sqrt", value(c, a, y))
 
 
-def _minus_sine(c: Calculus, a: Node, y: Node) -> Node:
-    return c.negative(c.call("sin", a))
-
-
-def _three_squares(c: Calculus, a: Node, y: Node) -> Node:
-    return c.times(c.like(3, y), c.times(y, y))
-
-
 def _distance_from_one(c: Calculus, a: Node, y: Node) -> Node:
     """Return ``sqrt(a - 1) * sqrt(a + 1)``, the slope of the hyperbolic cosine."""
     below, above = (c.call("sqrt", c.add(a, c.like(step, a))) for step in (-1, 1))
@@ -252,7 +232,10 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "add": (_first, _first),
     "subtract": (_first, _negate),
     "multiply": (_other_factor(0), _other_factor(1)),
-    "divide": (lambda c, args, y, g: c.over(g, c.conj(args[1])), _divisor),
+    "divide": (
+        lambda c, args, y, g: c.over(g, c.conj(args[1])),
+        lambda c, args, y, g: c.negative(c.times(c.over(g, c.conj(args[1])), c.conj(y))),
+    ),
     "negative": (_negate,),
     **{name: (_chosen(name, 0), _chosen(name, 1)) for name in ("minimum", "maximum", "fmin", "fmax")},
     "remainder": (_first, _remainder_by_divisor("floor")),
@@ -271,10 +254,10 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "log1p": _inverse(lambda c, a, y: c.add(a, c.like(1, a))),
     "logaddexp": (_share(0), _share(1)),
     "sqrt": _inverse(lambda c, a, y: c.times(y, c.like(2, y))),
-    "cbrt": _inverse(_three_squares),
+    "cbrt": _inverse(lambda c, a, y: c.times(c.like(3, y), c.times(y, y))),
     "hypot": (_leg(0), _leg(1)),
     "sin": _slope(lambda c, a, y: c.call("cos", a)),
-    "cos": _slope(_minus_sine),
+    "cos": _slope(lambda c, a, y: c.negative(c.call("sin", a))),
     "tan": _slope(_one_and_square(1, of_result=True)),
     "sinh": _slope(lambda c, a, y: c.call("cosh", a)),
     "cosh": _slope(lambda c, a, y: c.call("sinh", a)),
@@ -287,8 +270,8 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "arccosh": _inverse(_distance_from_one),
     "arctanh": _inverse(_one_and_square(-1)),
     "erf": _slope(lambda c, a, y: c.times(c.like(2 / math.sqrt(math.pi), a), c.call("exp", c.negative(c.times(a, a))))),
-    "real": (_real,),
-    "imag": (_imag,),
+    "real": (lambda c, args, y, g: c.graph.complex(g, c.like(0, g)),),
+    "imag": (lambda c, args, y, g: c.graph.complex(c.like(0, g), g),),
     "complex": (_part(0), _part(1)),
     "select": (None, lambda c, args, y, g: c.where(args[0], g), lambda c, args, y, g: c.unless(args[0], g)),
 }

@@ -25,7 +25,7 @@ def evaluate_fields(
         result: the element of its result.
         leaves: the argument: for each field an array (*axes, *shape of the field) in compute form.
     """
-    return compute_fields(fields, [source], result, [leaves], lambda node, *args: numpy_function(node.op)(*args))
+    return compute_fields(fields, [source], result, [leaves], compute_with_numpy)
 
 
 def compute_fields(
@@ -54,26 +54,31 @@ def compute_fields(
     values: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for node in reachable([node for field in fields for node in field]):
-            values[node.index] = _value(node, [values[arg.index] for arg in node.args], numbers, compute)
+            if node.op == "input":
+                argument, field, component = node.data
+                values[node.index] = numbers[argument][field][..., component]
+            else:
+                values[node.index] = compute_node(node, [values[arg.index] for arg in node.args], compute)
     arrays = []
-    for nodes, field in zip(fields, result.fields, strict=True):
+    for nodes, part in zip(fields, result.fields, strict=True):
         parts = [np.broadcast_to(values[node.index], axes) for node in nodes]
-        arrays.append(np.stack(parts, axis=-1).reshape(*axes, *field.shape) if field.shape else np.array(parts[0]))
+        arrays.append(np.stack(parts, axis=-1).reshape(*axes, *part.shape) if part.shape else np.array(parts[0]))
     return arrays
 
 
-def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], compute: Callable[..., object]) -> object:
-    if node.op == "input":
-        argument, field, component = node.data
-        return numbers[argument][field][..., component]
+def compute_with_numpy(node: Node, *args: Any) -> Any:
+    """Return the result of a node that is an operation."""
+    return numpy_function(node.op)(*args)
+
+
+def compute_node(node: Node, args: Sequence[Any], compute: Callable[..., Any] = compute_with_numpy) -> Any:
+    """Return the value of a node that is no input from the values of its arguments. `compute` does operations."""
     if node.op == "constant":
         return node.value
     if node.op == "select":
         return np.where(*args)
     if node.op == "complex":
-        together = np.empty(np.broadcast_shapes(np.shape(args[0]), np.shape(args[1])), np.complex64)
-        together.real, together.imag = args
-        return together
+        return join_parts(*args)
     if node.op == "cast":
         number = np.asarray(args[0])
         if node.scalar.is_integer and node.args[0].scalar.kind == "float":
@@ -83,6 +88,13 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], comp
         stored = np.asarray(args[0]).astype(node.args[0].scalar.dtype)
         return stored.view(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
     return compute(node, *args)
+
+
+def join_parts(real: Array, imag: Array) -> Array:
+    """Return complex numbers of these parts, with their bits unchanged."""
+    number = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex64)
+    number.real, number.imag = real, imag
+    return number
 
 
 def _to_integers(numbers: Array, dtype: AnyDType) -> Array:

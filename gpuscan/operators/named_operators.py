@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray
 from gpuscan.elements import Field
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import Operator, function_of_ufunc, name_of
@@ -39,14 +38,6 @@ def _lowest_or_nan(field: Field) -> float:
     return np.nan if field.scalar.kind == "float" else _lowest(field)
 
 
-def _all_bits(field: Field) -> object:
-    return ~np.zeros((), dtype=field.scalar.dtype)
-
-
-def _eye(field: Field) -> AnyArray:
-    return np.eye(field.shape[0], dtype=field.scalar.dtype)
-
-
 class NamedOperator(Operator):
     """An operator of this module. It is pickled by its name, so that it stays the same one in another process."""
 
@@ -66,7 +57,7 @@ NAMED_OPERATORS: Mapping[np.ufunc, Operator] = {
     np.multiply: _builtin(np.multiply, NUMBERS, lambda field: 1),
     np.minimum: _builtin(np.minimum, ORDERED, _highest),
     np.maximum: _builtin(np.maximum, ORDERED, _lowest),
-    np.bitwise_and: _builtin(np.bitwise_and, BITS, _all_bits),
+    np.bitwise_and: _builtin(np.bitwise_and, BITS, lambda field: ~np.zeros((), field.scalar.dtype)),
     np.bitwise_or: _builtin(np.bitwise_or, BITS, lambda field: 0),
     np.bitwise_xor: _builtin(np.bitwise_xor, BITS, lambda field: 0),
     np.logical_and: _builtin(np.logical_and, frozenset({"bool"}), lambda field: True),
@@ -78,7 +69,7 @@ NAMED_OPERATORS: Mapping[np.ufunc, Operator] = {
     np.fmin: _builtin(np.fmin, ORDERED, _highest_or_nan),
     np.fmax: _builtin(np.fmax, ORDERED, _lowest_or_nan),
     np.gcd: _builtin(np.gcd, INTEGERS, lambda field: 0),
-    np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
+    np.matmul: _builtin(np.matmul, NUMBERS, lambda field: np.eye(field.shape[0], dtype=field.scalar.dtype), 2),
 }
 _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
 # What people call operators that have another name here, as NumPy calls the reductions, and Python the operators.

@@ -82,7 +82,9 @@ class Map:
 
 
 def trace_function(function: Callable[..., object], element: Element, name: str) -> Map:
-    """Return the function as a `Map` of such elements; a `Map` of them is returned as it is.
+    """Return a function of one element, which may return an element of another type, as a `Map`.
+
+    A `Map` of such elements is returned as it is.
 
     Raises:
         OperatorError: the function cannot be traced; the message has the line of the user's code.
@@ -100,13 +102,6 @@ def _trace_function(function: Callable[..., object], element: Element, name: str
 
 
 _traced_once = lru_cache(maxsize=256)(_trace_function)
-
-
-def trace_map(function: Callable[..., object], element: Element, name: str) -> Result:
-    """Trace ``function(x)``, which may return an element of another type."""
-    if isinstance(function, Map) and function.source == element:
-        return function.result
-    return _make_result(*call_twice(function, [element], name), function, name)
 
 
 def _make_result(graph: Graph, value: object, function: Callable[..., object], name: str) -> Result:

@@ -86,10 +86,6 @@ def _times(factor: float) -> Rewrite:
     return lambda graph, args, result: graph.apply("multiply", (args[0], graph.constant(factor, result)), result)
 
 
-def _bool_equal(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    return graph.apply("logical_not", (graph.apply("logical_xor", args, BOOL),), BOOL)
-
-
 def _bool_order(*, swap: bool, joined: str) -> Rewrite:
     """Order bools: a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
 
@@ -118,10 +114,6 @@ def _square(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 def _reciprocal(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.apply("divide", (graph.constant(1, result), args[0]), result)
-
-
-def _sign_of_unsigned(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    return graph.apply("minimum", (args[0], graph.constant(1, result)), result)
 
 
 def _integer_division(name: str) -> Rewrite:
@@ -204,10 +196,6 @@ def _multiply_repeatedly(graph: Graph, base: Node, exponent: int, result: Scalar
 def _conjugate(graph: Graph, args: Nodes, result: Scalar) -> Node:
     real, imag = graph.parts(args[0])
     return graph.complex(real, graph.apply("negative", (imag,), FLOAT32))
-
-
-def _complex_absolute(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    return graph.apply("hypot", graph.parts(args[0]), result)
 
 
 def _any_part(name: str, joined: str) -> Rewrite:
@@ -333,7 +321,9 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("bitwise_xor", "bool"): _rename("logical_xor"),
     ("invert", "bool"): _rename("logical_not"),
     ("not_equal", "bool"): _rename("logical_xor"),
-    ("equal", "bool"): _bool_equal,
+    ("equal", "bool"): lambda graph, args, _: graph.apply(
+        "logical_not", (graph.apply("logical_xor", args, BOOL),), BOOL
+    ),
     ("less", "bool"): _bool_order(swap=False, joined="logical_and"),
     ("greater", "bool"): _bool_order(swap=True, joined="logical_and"),
     ("less_equal", "bool"): _bool_order(swap=False, joined="logical_or"),
@@ -351,7 +341,9 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("power", "float"): _float_power,
     ("square", "any"): _square,
     ("reciprocal", "float"): _reciprocal,
-    ("sign", "unsigned"): _sign_of_unsigned,
+    ("sign", "unsigned"): lambda graph, args, result: graph.apply(
+        "minimum", (args[0], graph.constant(1, result)), result
+    ),
     ("fabs", "float"): _rename("absolute"),
     ("deg2rad", "float"): _times(math.pi / 180),
     ("radians", "float"): _times(math.pi / 180),
@@ -359,7 +351,7 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("degrees", "float"): _times(180 / math.pi),
     ("logaddexp2", "float"): _logaddexp2,
     ("conjugate", "complex"): _conjugate,
-    ("absolute", "complex"): _complex_absolute,
+    ("absolute", "complex"): lambda graph, args, result: graph.apply("hypot", graph.parts(args[0]), result),
     ("isnan", "complex"): _any_part("isnan", "logical_or"),
     ("isinf", "complex"): _any_part("isinf", "logical_or"),
     ("isfinite", "complex"): _any_part("isfinite", "logical_and"),

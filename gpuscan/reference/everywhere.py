@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray as Array
-from gpuscan.operators.evaluation import compute_fields
+from gpuscan.operators.evaluation import compute_fields, join_parts
 from gpuscan.operators.expression_graph import Node, numpy_function
-from gpuscan.operators.trace import Map, trace_map, trace_operator
+from gpuscan.operators.trace import Map, trace_function, trace_operator
 from gpuscan.operators.wgsl_arithmetic import CHOICES, ELEMENTARY, ROUNDS_TO_ODD
 from gpuscan.planning.tile_shapes import CANONICAL_CHUNK, CANONICAL_GROUP, SPAN
 from gpuscan.reference.elementary import elementary
@@ -139,8 +139,8 @@ class FixedJoiner(Joiner):
 
 def compute_fixed_map(function: Map, value: Sequence[Array]) -> list[Array]:
     """Return the fields of a map's result, with fixed bits."""
-    traced = trace_map(function.function, function.source, "the map")
-    return compute_fields(traced.fields, [function.source], traced.element, [value], compute_fixed_node)
+    traced = trace_function(function.function, function.source, "the map")
+    return compute_fields(traced.result.fields, [function.source], traced.element, [value], compute_fixed_node)
 
 
 def compute_fixed_node(node: Node, *args: Array) -> Any:
@@ -161,10 +161,10 @@ def compute_fixed_operation(name: str, *args: Array) -> Any:
         imag = compute_fixed_operation(
             "add", compute_fixed_operation("multiply", a, d), compute_fixed_operation("multiply", b, c)
         )
-        return complex_of(real, imag)
+        return join_parts(real, imag)
     if dtype == np.complex64 and name in ("add", "subtract", "negative"):
         parts = ([part(arg) for arg in args] for part in (np.real, np.imag))
-        return complex_of(*(compute_fixed_operation(name, *component) for component in parts))
+        return join_parts(*(compute_fixed_operation(name, *component) for component in parts))
     if dtype != np.float32:
         return numpy_function(name)(*args)
     if name in _ROUNDED:
@@ -177,10 +177,3 @@ def compute_fixed_operation(name: str, *args: Array) -> Any:
         sign = np.uint32(0x80000000)
         return (bits ^ sign if name == "negative" else bits & ~sign).view(np.float32)
     return numpy_function(name)(*args)
-
-
-def complex_of(real: Array, imag: Array) -> Array:
-    """Return complex numbers of these parts, with their bits unchanged."""
-    number = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex64)
-    number.real, number.imag = real, imag
-    return number

@@ -17,7 +17,7 @@ from gpuscan.operators.evaluation import copy_nodes, evaluate_fields
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
-from gpuscan.operators.trace import trace_map
+from gpuscan.operators.trace import trace_function
 from tests.oracle import Array, affine
 
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
@@ -82,7 +82,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def differentiate_pair(function: Callable[[Any, Any], Any], element: Element) -> tuple[list[Node], list[Node]]:
     """Return the result of a function of a pair, and its derivative with respect to both."""
-    ((traced,),) = trace_map(lambda pair: function(*pair), element, "f").fields
+    ((traced,),) = trace_function(lambda pair: function(*pair), element, "f").result.fields
     graph = Graph()
     inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
     places = {node: inputs[node.data[1]] for node in reachable([traced]) if node.op == "input"}

@@ -14,7 +14,7 @@ from gpuscan.elements import element_of
 from gpuscan.operators.computation import FAILED, Computation
 from gpuscan.operators.function_keys import function_key, with_parameters
 from gpuscan.operators.parameters import Expression, Parameter, Parameters, bits_of, derive, parameters_of
-from gpuscan.operators.trace import trace_map
+from gpuscan.operators.trace import trace_function
 
 GLOBAL = 0.5
 NUMBER = element_of([np.dtype(np.float32)])
@@ -121,7 +121,7 @@ def test_what_is_revealed() -> None:
     def list_revealed(function: Any) -> list[Any]:
         key, floats = floats_of(function)
         parameters = parameters_of(key, floats)
-        trace_map(with_parameters(function, parameters, 0), NUMBER, "before")
+        trace_function(with_parameters(function, parameters, 0), NUMBER, "before")
         return [each.value for each in parameters.revealed.values()]
 
     def make_functions(k: float) -> list[Callable[[Any], Any]]:
@@ -167,9 +167,9 @@ def test_a_parameter_that_acts_otherwise() -> None:
     for function in functions:
         parameters = Parameters((0.5,))
         switch = with_parameters(function, parameters, 0)
-        nodes = trace_map(switch, NUMBER, "before").fields
+        nodes = trace_function(switch, NUMBER, "before").result.fields
         assert len(parameters.revealed) == 1
-        plain = trace_map(function, NUMBER, "before").fields
+        plain = trace_function(function, NUMBER, "before").result.fields
         assert [node.op for field in nodes for node in field] == [node.op for field in plain for node in field]
         assert [node.args[1].data for (node,) in nodes] == [node.args[1].data for (node,) in plain]
 

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import compute_dtype, scalar_of
-from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
+from gpuscan.operators.evaluation import compute_node, copy_nodes
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.intervals import Intervals
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, LoopStage, Numbers, StepPart, compute_nodes
 from gpuscan.operators.traced_array import Number
@@ -418,12 +418,9 @@ def _compute(node: Node, sets: Sequence[frozenset[Any]]) -> Values:
         shape = [len(values) if other == axis else 1 for other in range(len(sets))]
         grids.append(np.array(list(values), compute_dtype(arg.scalar)).reshape(shape))
     with np.errstate(all="ignore"):
-        if node.op == "cast":
-            computed = grids[0].astype(node.scalar.dtype).astype(compute_dtype(node.scalar))
-        else:
-            try:
-                computed = np.asarray(numpy_function(node.op)(*grids))
-            except ValueError:  # an integer to a negative power, which x may not ask for
-                return None
+        try:
+            computed = np.asarray(compute_node(node, grids))
+        except ValueError:  # an integer to a negative power, which x may not ask for
+            return None
     results = frozenset(computed.ravel().tolist())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None

@@ -40,8 +40,8 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype
-from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, numpy_function, reachable
+from gpuscan.operators.evaluation import compute_node, copy_nodes
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reachable
 from gpuscan.operators.loops.affine import Inner
 from gpuscan.operators.loops.canonical import pass_over_nan
 from gpuscan.operators.loops.intervals import Interval, Intervals, combine, union
@@ -365,17 +365,8 @@ class _Functions:
         values: dict[Node, Any] = {total: numbers.astype(compute_dtype(total.scalar))}
         with np.errstate(all="ignore"):
             for inner in self._between(node, total):
-                if inner is total:
-                    continue
-                args = [values[arg] for arg in inner.args]
-                if inner.is_constant:
-                    values[inner] = inner.value
-                elif inner.op == "select":
-                    values[inner] = np.where(*args)
-                elif inner.op == "cast":
-                    values[inner] = args[0].astype(inner.scalar.dtype).astype(compute_dtype(inner.scalar))
-                else:
-                    values[inner] = numpy_function(inner.op)(*args)
+                if inner is not total:
+                    values[inner] = compute_node(inner, [values[arg] for arg in inner.args])
         return np.broadcast_to(values[node], numbers.shape).astype(np.int64)
 
     def _curve(self, node: Node, total: Node, domain: Interval) -> _Curve | None:
