@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.engine.executor_group import ExecutorGroup
+from gpuscan.engine.executor_group import ExecutorGroup, relative_speeds
 
 T = TypeVar("T")
 

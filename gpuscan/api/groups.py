@@ -129,16 +129,10 @@ def without_missing(
     if isinstance(missing, np.ndarray):
         missing = upload_array(first_device._context, np.where(missing, MISSING, 0).astype(np.int8))
     marked = mark_missing(problem, arrays_on_device(results), missing)
-    return (
-        [Array._of(first_device, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
-    )
-
-
-def _write_on_device(results: Sequence[DeviceArray], outputs: Sequence[SomeArray]) -> list[Array]:
-    """Copy results on a device to the arrays of `out`, and return these."""
-    targets = arrays_on_device(outputs)
-    write_to_outputs(results, targets)
-    return targets
+    if outputs is None:
+        return [Array._of(first_device, array) for array in marked]
+    write_to_outputs(marked, arrays_on_device(outputs))
+    return outputs
 
 
 def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:

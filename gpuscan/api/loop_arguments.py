@@ -158,9 +158,9 @@ def loop_arguments(
     """
     if not callable(f):
         raise TypeError(f"f={abbreviate(f)} was passed to a loop; pass a function of (carry, x)")
-    if _has_none(init):
+    if _contains(init, lambda part: part is None):
         raise TypeError("an init with None was passed to a loop; pass the first carry: numbers or arrays")
-    if _has_none(xs):
+    if _contains(xs, lambda part: part is None):
         raise TypeError(
             "xs with None was passed to a loop, which takes its length from xs; for n steps without inputs, pass "
             "np.arange(n)"
@@ -225,10 +225,10 @@ def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], ax
     )
 
 
-def _has_none(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_none, value.values()))
-    return value is None or (isinstance(value, (tuple, list)) and any(map(_has_none, value)))
+def _contains(value: object, condition: Callable[[object], bool]) -> bool:
+    """Return True if a condition holds for a bundle or for a part of it."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return condition(value) or any(_contains(part, condition) for part in parts)
 
 
 def _takes_numbers(
@@ -273,15 +273,9 @@ def _shape_of(value: Initial) -> tuple[int, ...]:
 def _carries(init: object) -> list[tuple[Structure, list[Initial]]]:
     """Return the ways to read init: a list of numbers is a bundle first, and an array otherwise."""
     ways = [_flatten(init, lists=True)]
-    if _has_list(init):
+    if _contains(init, lambda part: isinstance(part, list)):
         ways.append(_flatten(init, lists=False))
     return ways
-
-
-def _has_list(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_list, value.values()))
-    return isinstance(value, list) or (isinstance(value, tuple) and any(map(_has_list, value)))
 
 
 def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
@@ -332,7 +326,8 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         most = len(leading_shape)
         equal = most if own == 0 else max(1, most - own)
         for lead in (*range(equal, most + 1), *range(equal - 1, 0, -1)):
-            splits += _check_split(tuple(leading_shape[:lead]), xs, init, own, resolved_axis)
+            states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
+            splits += _check_split(tuple(leading_shape[:lead]), xs, init, states, resolved_axis)
 
     def differ(split: Split) -> bool:
         leads = {len(shape) - len(state) for shape, state in zip(init, split[2], strict=True)}
@@ -344,7 +339,7 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
     for lead in range(2, len(leading_shape) + 1):
         states = [init_shape[lead - 1 :] for init_shape in init]
         if min(map(len, init)) >= lead - 1 and len(set(map(len, states))) > 1:
-            one += _check_states(tuple(leading_shape[:lead]), xs, init, states, resolved_axis)
+            one += _check_split(tuple(leading_shape[:lead]), xs, init, states, resolved_axis)
     return one + list(filter(differ, splits))
 
 
@@ -363,21 +358,13 @@ def _whole_split(splits: Sequence[Split], split: Split, init: Sequence[tuple[int
 
 
 def _check_split(
-    shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, axis: int
-) -> list[Split]:
-    """Return the split in which `own` trailing axes of init belong to the carry, in a list; an empty list if none."""
-    states = [init_shape[max(0, len(init_shape) - own) :] for init_shape in init]
-    return _check_states(shape, xs, init, states, axis)
-
-
-def _check_states(
     shape: tuple[int, ...],
     xs: Sequence[tuple[int, ...]],
     init: Sequence[tuple[int, ...]],
     states: list[tuple[int, ...]],
     axis: int,
 ) -> list[Split]:
-    """Return the split with this leading shape and these states, if init broadcasts to its other axes."""
+    """Return the split with this leading shape and these states in a list; an empty one if init does not fit it."""
     if axis >= len(shape):
         return []
     others = shape[:axis] + shape[axis + 1 :]
@@ -464,7 +451,11 @@ def _trace(
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
     choices = [[value.dtype] if isinstance(value, _ARRAYS) else _dtypes(value, source) for value in given]
-    narrow = [is_weak and _is_narrow(dtypes[0]) for dtypes, is_weak in zip(choices, weak, strict=True)]
+    # A counter would wrap in integers that cannot hold all values of int32.
+    narrow = [
+        is_weak and dtypes[0].kind in "iu" and not np.can_cast(np.int32, dtypes[0])
+        for dtypes, is_weak in zip(choices, weak, strict=True)
+    ]
     if any(narrow):
         first = [np.int32 if is_narrow else dtypes[0] for is_narrow, dtypes in zip(narrow, choices, strict=True)]
         weak_states = keeps_weak(
@@ -480,11 +471,6 @@ def _trace(
         except (OperatorError, TypeError) as error:
             refusals.append(error)
     raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
-
-
-def _is_narrow(dtype: AnyDType) -> bool:
-    """Return True for integer dtypes that cannot hold all values of int32: a counter would wrap."""
-    return dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4)
 
 
 def _dtypes(value: object, source: Element) -> list[AnyDType]:

@@ -211,7 +211,7 @@ def execute(
             return device.executor_group.scan(problem, strategy, targets)
         return scan_host(device._executor, problem, strategy, outputs=targets)
     results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
-    return copy_to_outputs(results, targets)
+    return write_to_numpy(results, outputs)
 
 
 def reduce_rows(problem: Problem, device: OpenedDevice | DeviceGroup | None) -> Sequence[SomeArray]:

@@ -62,11 +62,6 @@ Target = TypeVar("Target")
 _CUTS = ("segments", "keys")
 
 
-def _itself(device: OpenedDevice) -> OpenedDevice:
-    """Return the device of a plan, on which it runs."""
-    return device
-
-
 class Plan(Numbered):
     """A compiled scan for arrays of one shape and dtype on one device, made by `Device.plan`.
 
@@ -239,7 +234,7 @@ class Plan(Numbered):
         """
         return self._compute(array, out) if isinstance(array, Array) else self._compute(array, out, device=self.device)
 
-    @takes_numpy_on(_itself, "array")
+    @takes_numpy_on(lambda device: device, "array")
     @launchable
     def _compute(self, array: object, out: object = None, *, device: OpenedDevice | None = None) -> object:
         del device  # where small arrays of NumPy are uploaded

@@ -383,7 +383,8 @@ def reduce_in_order(
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     reduction_options: dict[str, Any] = {name: value for name, value in options.items() if name in _REDUCTION_OPTIONS}
     if problem.reverse:
-        x = over_arrays(_make_flip(problem.axis), x)
+        from_end = (slice(None),) * problem.axis + (slice(None, None, -1),)
+        x = over_arrays(lambda array: as_some_array(array)[from_end], x)
         reduction_options["before"] = _from_the_end(as_map(options["before"]), problem.row_length)
     devices: Any = list(device.devices) if isinstance(device, DeviceGroup) else device or "numpy"
     return reduce(x, op, axis=problem.axis, device=devices, **reduction_options)
@@ -394,7 +395,3 @@ def _from_the_end(before: object, length: int) -> object:
     if not isinstance(before, IndexedMap):
         return before
     return IndexedMap(lambda pair: before((pair[0], length - 1 - pair[1])))
-
-
-def _make_flip(axis: int) -> Callable[[SomeArray], object]:
-    return lambda array: as_some_array(array)[(slice(None),) * axis + (slice(None, None, -1),)]

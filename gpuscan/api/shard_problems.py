@@ -157,7 +157,9 @@ def cut_shards(problems: Sequence[Problem], first: Distributed, segments: object
         heads = [Heads(p.shape, axis, reverse, Keys(part)) for p, part in zip(problems, parts, strict=True)]
         if divided:
             _check_alike(keys, shape, axis)
-            joints = [False, *(_joins(before, after) for before, after in pairwise(parts))]
+            # Keys of shards that are divided along their axis have this axis alone.
+            ends = [(before[-1:].numpy(), after[:1].numpy()) for before, after in pairwise(parts)]
+            joints = [False, *(bool((last == first).all()) for last, first in ends)]
     else:
         if isinstance(keys, Array):
             raise TypeError(
@@ -215,8 +217,3 @@ def _key_shards(keys: Distributed, shape: tuple[int, ...], first: Distributed, a
             "gpuscan.ShardedArray.from_numpy with the same devices and axis, or pass NumPy keys"
         )
     return keys.shards
-
-
-def _joins(before: Array, after: Array) -> bool:
-    """Return True if the last key of a shard equals the first one of the next shard. Keys have one axis here."""
-    return bool((before[-1:].numpy() == after[:1].numpy()).all())

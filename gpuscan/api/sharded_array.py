@@ -31,8 +31,7 @@ from gpuscan.api.shard_problems import (
 )
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.engine.executor_group import naming
+from gpuscan.engine.executor_group import naming, relative_speeds
 from gpuscan.engine.shards import reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve

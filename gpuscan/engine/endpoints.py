@@ -19,7 +19,6 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.element_copy import StridedView, copy_elements, copy_view, duplicate, view_of
-from gpuscan.engine.mapped_files import find_shared_map, release_pages
 
 if TYPE_CHECKING:
     from gpuscan.elements import Field
@@ -338,3 +337,39 @@ class StridedRows:
     def _release(self) -> None:
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
+
+
+# ----- Memory-mapped files
+#
+# Arrays in these may be larger than memory, so their pages are released.
+
+
+def is_mapped_file(array: AnyArray) -> bool:
+    """Return True if the array is in a memory-mapped file."""
+    base: object = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+def release_pages(array: AnyArray) -> None:
+    """Release the pages of a memory-mapped file; the system reads them again when they are needed."""
+    mapping = find_shared_map(array)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def find_shared_map(array: object) -> mmap.mmap | None:
+    """Return the mapping behind a `np.memmap` that shares its pages with the file, or None.
+
+    Changes to the pages of a private mapping exist only in memory, so they must not be released. A plain `mmap.mmap`
+    does not say if it is private.
+    """
+    is_shared = False
+    while array is not None:
+        if isinstance(array, np.memmap):
+            is_shared = array.mode != "c"
+        if isinstance(array, mmap.mmap):
+            return array if is_shared and hasattr(array, "madvise") else None
+        array = getattr(array, "base", None)
+    return None

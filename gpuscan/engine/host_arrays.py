@@ -15,11 +15,10 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import launch_of_kind, scan_device, segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
-from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, is_mapped_file
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
-from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks

@@ -150,13 +150,15 @@ def call_twice(
     with trace_with_floats():
         again = _call(function, _arguments(second, elements), name)
         if parameters:
-            if not failed and _act_alike(value, again):
+            if not failed and _act_alike(_describe(value, graph), _describe(again, second)):
                 return graph, value
             for traced_parameters in parameters:
                 traced_parameters.reveal_all()
             graph = Graph(whole=whole)
             value = _call(function, _arguments(graph, elements), name)
-    if graph.describe_nodes() != second.describe_nodes() or _nodes_of(value, graph) != _nodes_of(again, second):
+    (form, nodes), (form_again, nodes_again) = _describe(value, graph), _describe(again, second)
+    indices = [[node.index for node in each] for each in (nodes, nodes_again)]
+    if graph.describe_nodes() != second.describe_nodes() or form != form_again or indices[0] != indices[1]:
         raise OperatorError(
             f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
             "a random number, the time), or keeps them; write a function of its arguments alone"
@@ -165,41 +167,35 @@ def call_twice(
     return graph, value
 
 
-def _act_alike(value: object, again: object) -> bool:
+def _act_alike(described: tuple[object, list[Node]], again: tuple[object, list[Node]]) -> bool:
     """Return True if a value that was traced with parameters is, for their floats, one that was traced with these."""
-    pairs = _nodes_in_pairs(value, again)
-    if pairs is None:
+    if described[0] != again[0]:
         return False
     both = Graph(with_floats=True)
     images = []
-    for nodes in zip(*pairs, strict=True):
+    for nodes in (described[1], again[1]):
         inputs = [node for node in reachable(nodes) if node.op == "input"]
         new_inputs = {node: both.input(node.data[0], node.data[1], node.data[2], node.scalar) for node in inputs}
         try:
             images.append(copy_nodes(nodes, both, new_inputs))
         except TooManyOperationsError:  # of two graphs that differ
             return False
-    return not images or all(one is other for one, other in zip(*images, strict=True))
+    return all(one is other for one, other in zip(*images, strict=True))
 
 
-def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | None:
-    """Return the nodes at the same places of two values; None if these have other forms."""
+def _describe(value: object, graph: Graph) -> tuple[object, list[Node]]:
+    """Return the form of what a function returned, which can be compared, and its nodes. They should be of a graph."""
     if isinstance(value, Traced):
-        if not isinstance(again, Traced) or value.shape != again.shape or value.scalar != again.scalar:
-            return None
-        return list(zip(value.nodes.flat, again.nodes.flat, strict=True))
+        return (value.graph is graph, value.shape, value.scalar), list(value.nodes.flat)
     if isinstance(value, Mapping):
-        if not isinstance(again, Mapping) or tuple(value) != tuple(again):
-            return None
-        value, again = tuple(value.values()), tuple(again.values())
+        form, nodes = _describe(tuple(value.values()), graph)
+        return (tuple(value), form), nodes
     if isinstance(value, (tuple, list)):
-        if type(again) is not type(value) or len(again) != len(value):
-            return None
-        pairs_of_parts = [_nodes_in_pairs(*both) for both in zip(value, again, strict=True)]
-        return None if None in pairs_of_parts else [pair for pairs in pairs_of_parts if pairs for pair in pairs]
+        parts = [_describe(part, graph) for part in value]
+        return (type(value).__qualname__, *[form for form, _ in parts]), [node for _, nodes in parts for node in nodes]
     if type(value) is Parameter:
-        return [] if type(again) is value.number_type and repr(value.present) == repr(again) else None
-    return [] if repr(value) == repr(again) else None
+        return (value.number_type, repr(value.present)), []
+    return (type(value), repr(value)), []
 
 
 def _call(function: Callable[..., object], arguments: Sequence[object], name: str) -> object:
@@ -270,17 +266,6 @@ def _input(graph: Graph, argument: int, index: int, field: Field) -> Traced:
         nodes[at] = graph.input(argument, index, component, field.scalar)
     nodes.flags.writeable = False
     return Traced(graph, nodes, field.scalar)
-
-
-def _nodes_of(value: object, graph: Graph) -> object:
-    """Return a value in a form that can be compared: the indices of its nodes, and if they are of this graph."""
-    if isinstance(value, Traced):
-        return value.graph is graph, value.shape, tuple(node.index for node in value.nodes.ravel())
-    if isinstance(value, Mapping):
-        return tuple((key, _nodes_of(item, graph)) for key, item in value.items())
-    if isinstance(value, (tuple, list)):
-        return tuple(_nodes_of(item, graph) for item in value)
-    return repr(value)
 
 
 # ----- The result of an operator, compared with the element

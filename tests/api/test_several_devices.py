@@ -16,8 +16,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device import disk_cache, tile_cache
-from gpuscan.engine import device_speeds
-from gpuscan.engine.device_speeds import relative_speeds
+from gpuscan.engine import executor_group
+from gpuscan.engine.executor_group import relative_speeds
 from gpuscan.planning.partition import (
     cut_by_speed,
     cut_into_shards,
@@ -212,7 +212,7 @@ def test_unequal_devices_are_measured_once(device: gs.Device, tmp_path: Path, mo
     """Measure devices of several kinds, keep their speeds on disk, and take equal ones for equal."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(executor_group, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
     other = device_as_if(device, name="another")
     executors = [device._executor, other._executor]
     assert relative_speeds([executors[0]] * 3) == [1, 1, 1]
@@ -227,13 +227,13 @@ def test_a_damaged_speed_is_measured_again(
 ) -> None:
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(executor_group, "DEVICE_GROUPS", replace(DEVICE_GROUPS, speed_sample_bytes=1 << 12))
     pair = [device_as_if(device), device_as_if(device, name="another")]
-    path = disk_cache.write(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities), 1.5)
+    path = disk_cache.write(executor_group.SPEEDS_FOLDER, tile_cache.key_of(pair[1].capabilities), 1.5)
     assert path is not None
     path.write_text(path.read_text().replace("1.5", kept))
     assert min(relative_speeds([each._executor for each in pair])) == 1
-    measured = disk_cache.read(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities))
+    measured = disk_cache.read(executor_group.SPEEDS_FOLDER, tile_cache.key_of(pair[1].capabilities))
     assert 1e3 < measured < 1e15
 
 

@@ -16,8 +16,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.device import transfer
 from gpuscan.device.transfer import copy, download, start_call, upload
-from gpuscan.engine.endpoints import StridedRows
-from gpuscan.engine.mapped_files import is_mapped_file
+from gpuscan.engine.endpoints import StridedRows, is_mapped_file
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from tests.harness.builds import small_transfers
 from tests.harness.devices import pool_of, queue_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuscan.operators.adjoint import ONE
 from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import BOOL, Node, reachable
+from gpuscan.operators.expression_graph import BOOL, reachable
 from gpuscan.operators.loops.affine import Inner, PlusTimes
 from gpuscan.operators.loops.semirings import Forms, ScaledMaps, scale_node
 from gpuscan.operators.loops.stage import (
@@ -68,7 +68,7 @@ def derive(part: StepPart) -> LoopStage:
     """
     state, result, graph = part.states[0], part.results[0], part.graph
     nodes = reachable([result])
-    tests = [node for node in nodes if _asks_for_nan(node, state)]
+    tests = [node for node in nodes if (node.op, node.args) in (("isnan", (state,)), ("not_equal", (state, state)))]
     if len(part.state_indices) > 1 or state.scalar.kind != "float" or not tests:
         raise LeavesClassError(result, rank=-1)
     inputs = {node: node for node in nodes if node.op == "input"}
@@ -90,7 +90,3 @@ def derive(part: StepPart) -> LoopStage:
     law = "h[t] = v if h[t-1] is NaN else a h[t-1] + b"
     maps = FirstAffineMaps(ScaledMaps(PlusTimes, loses_infinities(inner, form.constant)))
     return LoopStage("affine", law, part.state_indices, numbers, None, maps)
-
-
-def _asks_for_nan(node: Node, state: Node) -> bool:
-    return (node.op == "isnan" and node.args[0] is state) or (node.op == "not_equal" and node.args == (state, state))
