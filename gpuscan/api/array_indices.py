@@ -372,7 +372,6 @@ def _resolve_rows(
         indices: for each axis its indices. NumPy's are checked before.
         shape: the shape that they broadcast to.
         numbers: the numbers of the axes, for messages.
-        lengths: their lengths.
     """
     context = array._context
     check_rows(lengths)

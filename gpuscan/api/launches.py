@@ -539,7 +539,6 @@ def _upload_leaves(value: Any, on_device: DeviceArray, stay_short: bool) -> obje
 
     Args:
         value: the argument.
-        on_device: an array on that device.
         stay_short: True to leave short arrays in NumPy.
     """
     value_type = type(value)

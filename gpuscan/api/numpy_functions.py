@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 Form = Callable[..., object]
 F = TypeVar("F", bound=Form)
 _FORMS: dict[Callable[..., object], Form] = {}
+# For each function of one array, the name of its parameter. The array has to be on a device.
+_ARRAYS: dict[Callable[..., object], str] = {}
 
 
 def apply_function(function: Form, args: Sequence[object], options: Mapping[str, object] = NO_OPTIONS) -> object:
@@ -56,6 +58,10 @@ def apply_function(function: Form, args: Sequence[object], options: Mapping[str,
     form = _FORMS.get(function)
     if form is None:
         raise not_on_device(name_of_function(function))
+    if function in _ARRAYS:
+        array = args[0] if args else options.get(_ARRAYS[function])
+        if not isinstance(array, Array):
+            raise not_on_device(f"{name_of_function(function)} of {type(array).__name__}")
     try:
         return form(*args, **options)
     except OperatorError as error:
@@ -69,10 +75,13 @@ def apply_function(function: Form, args: Sequence[object], options: Mapping[str,
 
 
 def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
-    """Add the decorated function to the forms of NumPy's functions."""
+    """Add the decorated function to the forms of NumPy's functions. If it takes one array, it takes it first."""
 
     def add_form(form: F) -> F:
         _FORMS.update(dict.fromkeys(functions, form))
+        first = next(iter(inspect.signature(form).parameters.values()))
+        if first.annotation == "Array":
+            _ARRAYS.update(dict.fromkeys(functions, first.name))
         return form
 
     return add_form
@@ -90,25 +99,19 @@ def _with_axis(array: Array, axis: int | None, single: bool = False) -> tuple[Ar
     return array, resolve_axis(axis, array.shape)
 
 
-def _array(name: str, value: object) -> Array:
-    if not isinstance(value, Array):
-        raise not_on_device(f"{name} of {type(value).__name__}")
-    return value
-
-
 # ----- Scans, reductions and sorts
 
 
-def _running(ufunc: np.ufunc, name: str) -> Form:
-    def form(a: object, axis: int | None = None, dtype: object = None, out: object = None) -> object:
-        array, axis = _with_axis(_array(name, a), axis, single=True)
+def _running(ufunc: np.ufunc) -> Form:
+    def form(a: Array, axis: int | None = None, dtype: object = None, out: object = None) -> object:
+        array, axis = _with_axis(a, axis, single=True)
         return apply_ufunc(ufunc, "accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
 
     return form
 
 
-_form_of(np.cumsum)(_running(np.add, "np.cumsum"))
-_form_of(np.cumprod)(_running(np.multiply, "np.cumprod"))
+_form_of(np.cumsum)(_running(np.add))
+_form_of(np.cumprod)(_running(np.multiply))
 for _name, _cumulative in (("cumulative_sum", cumulative_sum), ("cumulative_prod", cumulative_prod)):
     if hasattr(np, _name):  # NumPy 2.1
         _form_of(getattr(np, _name))(_cumulative)
@@ -140,16 +143,15 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    array = _array("np.mean", a)
-    result_dtype = array.dtype if dtype is None else np.dtype(dtype)
+def _mean(a: Array, axis: Axes = None, dtype: Kind = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    result_dtype = a.dtype if dtype is None else np.dtype(dtype)
     if result_dtype.kind in "biu":
         raise not_on_device(f"np.mean of {result_dtype}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if result_dtype.itemsize == 2 else result_dtype
-    count = as_parameter(prod(array.shape[number] for number in resolve_axes(axis, array.shape)))
+    count = as_parameter(prod(a.shape[number] for number in resolve_axes(axis, a.shape)))
     mean: Array = reduce(
-        array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
+        a, axis=axis, dtype=wide, after=lambda total: (total / count).astype(result_dtype), keepdims=keepdims
     )
     return in_out(mean, out, "unsafe")
 
@@ -158,7 +160,7 @@ def _spread_of(name: str) -> Form:
     """Return the form of np.var or np.std."""
 
     def form(
-        a: object,
+        a: Array,
         axis: Axes = None,
         dtype: Kind = None,
         out: Array | None = None,
@@ -168,15 +170,14 @@ def _spread_of(name: str) -> Form:
         mean: Any = np._NoValue,
         correction: Any = np._NoValue,
     ) -> Array:
-        array = _array(name, a)
-        own_dtype = array.dtype if dtype is None else np.dtype(dtype)
+        own_dtype = a.dtype if dtype is None else np.dtype(dtype)
         if own_dtype.kind in "biu":
             raise not_on_device(f"{name} of {own_dtype}", f"{name} of integers is float64; pass dtype=np.float32")
-        if (own_dtype.kind == "c") != (array.dtype.kind == "c"):
-            raise not_on_device(f"{name}(dtype={own_dtype}) of {array.dtype}", "complex numbers stay complex there")
-        own = resolve_axes(axis, array.shape)
+        if (own_dtype.kind == "c") != (a.dtype.kind == "c"):
+            raise not_on_device(f"{name}(dtype={own_dtype}) of {a.dtype}", "complex numbers stay complex there")
+        own = resolve_axes(axis, a.shape)
         given = ddof if correction is np._NoValue else correction
-        freedom = as_parameter(max(prod(array.shape[number] for number in own) - given, 0))
+        freedom = as_parameter(max(prod(a.shape[number] for number in own) - given, 0))
         wide = np.dtype(np.float32) if own_dtype.itemsize == 2 else own_dtype
         is_root = name == "np.std"
 
@@ -189,10 +190,10 @@ def _spread_of(name: str) -> Form:
             return (distance * np.conj(distance)).real
 
         if mean is np._NoValue:
-            middle = np.broadcast_to(_mean(array, axis, wide, keepdims=True), array.shape)
-            spread: Array = reduce((array, middle), axis=axis, keepdims=keepdims, before=square, after=finish)
+            middle = np.broadcast_to(_mean(a, axis, wide, keepdims=True), a.shape)
+            spread: Array = reduce((a, middle), axis=axis, keepdims=keepdims, before=square, after=finish)
         else:
-            squares = map_arrays(lambda x, m: square((x, m)), array, mean)
+            squares = map_arrays(lambda x, m: square((x, m)), a, mean)
             spread = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
         return in_out(spread, out, "same_kind" if is_root else "unsafe")
 
@@ -203,18 +204,18 @@ _form_of(np.var)(_spread_of("np.var"))
 _form_of(np.std)(_spread_of("np.std"))
 
 
-def _sorting(function: Callable[..., Array], name: str) -> Form:
-    def form(a: object, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+def _sorting(function: Callable[..., Array]) -> Form:
+    def form(a: Array, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
         np.sort([], kind=kind, stable=stable)  # NumPy checks these. Every sort is stable.
         # NumPy ranks a single number, and refuses to sort it.
-        array, axis = _with_axis(_array(name, a), axis, single=name == "np.argsort")
+        array, axis = _with_axis(a, axis, single=function is argsort)
         return function(array, axis=axis)
 
     return form
 
 
-_form_of(np.sort)(_sorting(sort, "np.sort"))
-_form_of(np.argsort)(_sorting(argsort, "np.argsort"))
+_form_of(np.sort)(_sorting(sort))
+_form_of(np.argsort)(_sorting(argsort))
 
 
 # ----- Counts, ranks and selections
@@ -222,7 +223,7 @@ _form_of(np.argsort)(_sorting(argsort, "np.argsort"))
 
 @_form_of(np.unique)
 def _unique(
-    ar: object,
+    ar: Array,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -232,10 +233,9 @@ def _unique(
     sorted: bool = True,  # noqa: A002
 ) -> object:
     del sorted  # They are in order in any case.
-    array = _array("np.unique", ar)
-    if axis is not None and (array.ndim != 1 or axis not in (0, -1)):
-        raise not_on_device(f"np.unique(axis={axis}) of an array of shape {array.shape}")
-    unique = find_unique(array, indices=return_index, inverse=return_inverse, equal_nan=equal_nan)
+    if axis is not None and (ar.ndim != 1 or axis not in (0, -1)):
+        raise not_on_device(f"np.unique(axis={axis}) of an array of shape {ar.shape}")
+    unique = find_unique(ar, indices=return_index, inverse=return_inverse, equal_nan=equal_nan)
     parts = (unique.indices, unique.inverse_indices, unique.counts)
     requested = (return_index, return_inverse, return_counts)
     results = (unique.values, *(part for part, wanted in zip(parts, requested, strict=True) if wanted))
@@ -260,7 +260,7 @@ _form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weight
 
 @_form_of(np.histogram)
 def _histogram(
-    a: Array,
+    a: Any,
     bins: int | str | ArrayLike = 10,
     range: tuple[float, float] | None = None,  # noqa: A002
     density: bool | None = None,
@@ -274,11 +274,10 @@ def _histogram(
 
 
 @_form_of(np.partition)
-def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "introselect", order: object = None) -> Array:
-    array = _array("np.partition", a)
+def _partition(a: Array, kth: object, axis: int | None = -1, kind: str = "introselect", order: object = None) -> Array:
     if kind != "introselect" or order is not None:
         raise not_on_device(f"np.partition(kind={kind!r}, order={order!r})")
-    array, axis = _with_axis(array, axis)
+    array, axis = _with_axis(a, axis)
     for position in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
         if array.size and not -array.shape[axis] <= position < array.shape[axis]:
             raise ValueError(
@@ -289,7 +288,7 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
 
 @_form_of(np.quantile)
 def _quantile(
-    a: object,
+    a: Array,
     q: ArrayLike,
     axis: Axes = None,
     out: object = None,
@@ -298,41 +297,41 @@ def _quantile(
     keepdims: bool = False,
 ) -> object:
     del overwrite_input
-    quantiles = quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims)
+    quantiles = quantile(a, q, axis=axis, method=method, keepdims=keepdims)
     return in_out(quantiles, out, "same_kind")
 
 
 @_form_of(np.median)
 def _median(
-    a: object, axis: Axes = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
+    a: Array, axis: Axes = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> object:
     del overwrite_input
-    return in_out(median(_array("np.median", a), axis=axis, keepdims=keepdims), out, "unsafe")
+    return in_out(median(a, axis=axis, keepdims=keepdims), out, "unsafe")
 
 
 @_form_of(np.diff)
-def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> object:
-    array, n = _array("np.diff", a), index(n)
+def _diff(a: Array, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> object:
+    n = index(n)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
     if n == 0:
-        return array
-    if not array.ndim:
+        return a
+    if not a.ndim:
         raise ValueError(
             "the differences of an array of shape () were asked for, but a single number has none. Pass an array of "
             "one axis or more"
         )
-    resolved_axis = resolve_axis(reveal(axis), array.shape)
+    resolved_axis = resolve_axis(reveal(axis), a.shape)
     ends = []
-    for given in (prepend, array, append):
+    for given in (prepend, a, append):
         if given is np._NoValue:
             continue
         unknown = as_parameter_array(given)
         part: Any = as_some_array(given) if unknown is None else unknown
         if not part.ndim:
-            part = broadcast_array(part, (*array.shape[:resolved_axis], 1, *array.shape[resolved_axis + 1 :]))
+            part = broadcast_array(part, (*a.shape[:resolved_axis], 1, *a.shape[resolved_axis + 1 :]))
         ends.append(part)
-    differences = _concatenate(ends, resolved_axis) if len(ends) > 1 else array
+    differences = _concatenate(ends, resolved_axis) if len(ends) > 1 else a
     before = (slice(None),) * resolved_axis
     # Nothing is left after as many differences as there are elements.
     for _ in range(min(n, differences.shape[resolved_axis])):
@@ -342,11 +341,10 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
 
 
 @_form_of(np.nonzero)
-def _nonzero(a: object) -> tuple[Array, ...]:
-    array = _array("np.nonzero", a)
-    if not array.ndim:
+def _nonzero(a: Array) -> tuple[Array, ...]:
+    if not a.ndim:
         raise ValueError("np.nonzero of an array of shape () was asked for, which has no axis. Pass a[np.newaxis]")
-    return find_true_indices(array if array.dtype == np.bool_ else array != 0)
+    return find_true_indices(a if a.dtype == np.bool_ else a != 0)
 
 
 def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> Form:
@@ -360,19 +358,18 @@ def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> F
 
     chosen = operator(earlier, name=name)
 
-    def form(a: object, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> object:
-        array = _array(name, a)
-        if not array.ndim and axis in (0, -1):
+    def form(a: Array, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> object:
+        if not a.ndim and axis in (0, -1):
             axis = None  # as in NumPy, which takes a single number for an axis of one
-        flat = array.reshape(-1) if axis is None else array
-        resolved_axis = 0 if axis is None else resolve_axis(axis, array.shape)
+        flat = a.reshape(-1) if axis is None else a
+        resolved_axis = 0 if axis is None else resolve_axis(axis, a.shape)
         if not flat.shape[resolved_axis]:
-            raise ValueError(f"{name} of an array of shape {array.shape} was asked for, but the axis has no elements")
+            raise ValueError(f"{name} of an array of shape {a.shape} was asked for, but the axis has no elements")
         flat = flat.astype(np.uint8) if flat.dtype == np.bool_ else flat
         _, indices = reduce(flat, chosen, axis=resolved_axis, before=_with_index)
         indices = indices.astype(np.uint32)
         if keepdims is not np._NoValue and keepdims:
-            shape = [1 if axis is None or i == resolved_axis else n for i, n in enumerate(array.shape)]
+            shape = [1 if axis is None or i == resolved_axis else n for i, n in enumerate(a.shape)]
             indices = indices.reshape(tuple(shape))
         return in_out(indices, out)
 
@@ -454,20 +451,18 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 
 
 @_form_of(np.squeeze)
-def _squeeze(a: object, axis: Axes = None) -> Array:
-    array = _array("np.squeeze", a)
-    chosen = set(resolve_axes(axis if array.ndim or axis not in (0, -1) else None, array.shape))
-    if axis is not None and any(array.shape[number] != 1 for number in chosen):
-        raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
-    return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
+def _squeeze(a: Array, axis: Axes = None) -> Array:
+    chosen = set(resolve_axes(axis if a.ndim or axis not in (0, -1) else None, a.shape))
+    if axis is not None and any(a.shape[number] != 1 for number in chosen):
+        raise ValueError(f"axis={axis} of an array of shape {a.shape} was to be removed; pass axes of length 1")
+    return a[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(a.shape))]
 
 
 @_form_of(np.moveaxis)
-def _moveaxis(a: object, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
-    array = _array("np.moveaxis", a)
+def _moveaxis(a: Array, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
     # The lengths of this empty array are the numbers of its axes.
-    numbered = np.empty(tuple(range(array.ndim)))
-    return array.transpose(np.moveaxis(numbered, source, destination).shape)
+    numbered = np.empty(tuple(range(a.ndim)))
+    return a.transpose(np.moveaxis(numbered, source, destination).shape)
 
 
 @_form_of(np.empty_like)
@@ -476,8 +471,8 @@ def _empty_like(prototype: Array, dtype: object = None) -> Array:
 
 
 @_form_of(np.full_like)
-def _full_like(a: object, fill_value: object, dtype: object = None) -> Array:
-    result = _empty_like(_array("np.full_like", a), dtype)
+def _full_like(a: Array, fill_value: object, dtype: object = None) -> Array:
+    result = _empty_like(a, dtype)
     result[...] = fill_value
     return result
 
@@ -553,17 +548,16 @@ _form_of(np.append)(lambda arr, values, axis=None: _concatenate([arr, values], a
 
 
 @_form_of(np.copyto)
-def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
-    target = _array("np.copyto to an array", dst)
+def _copyto(dst: Array, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
     kind = operand_type(src if is_number(src) else as_some_array(src))
     # Python's numbers take the dtype of the array, if it has numbers of their kind.
-    check_casting(np.result_type(target.dtype, kind(0)) if isinstance(kind, type) else kind, target.dtype, casting)
+    check_casting(np.result_type(dst.dtype, kind(0)) if isinstance(kind, type) else kind, dst.dtype, casting)
     if where is True:
-        target[...] = src
+        dst[...] = src
         return
-    value = new_array(target.device, None, () if is_number(src) else np.shape(src), target.dtype)
+    value = new_array(dst.device, None, () if is_number(src) else np.shape(src), dst.dtype)
     value[...] = src
-    map_arrays(lambda mask, new, old: np.where(mask, new, old), where, value, target, out=target)
+    map_arrays(lambda mask, new, old: np.where(mask, new, old), where, value, dst, out=dst)
 
 
 @_form_of(np.size)
@@ -572,10 +566,9 @@ def _size(a: Array, axis: Axes = None) -> int:
 
 
 @_form_of(np.flip)
-def _flip(m: object, axis: Axes = None) -> Array:
-    array = _array("np.flip", m)
-    turned = set(resolve_axes(axis, array.shape))
-    return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
+def _flip(m: Array, axis: Axes = None) -> Array:
+    turned = set(resolve_axes(axis, m.shape))
+    return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
 _form_of(np.flipud)(lambda m: _flip(m, 0))
@@ -583,12 +576,11 @@ _form_of(np.fliplr)(lambda m: _flip(m, 1))
 
 
 @_form_of(np.expand_dims)
-def _expand_dims(a: object, axis: object) -> Array:
-    array = _array("np.expand_dims", a)
+def _expand_dims(a: Array, axis: object) -> Array:
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    shape = (1,) * (array.ndim + len(axes))
+    shape = (1,) * (a.ndim + len(axes))
     new = resolve_axes(axes, shape)
-    return array[tuple(None if i in new else slice(None) for i in range(len(shape)))]
+    return a[tuple(None if i in new else slice(None) for i in range(len(shape)))]
 
 
 @_form_of(np.broadcast_to)
@@ -607,10 +599,9 @@ _form_of(np.imag)(lambda val: val.imag)
 
 
 @_form_of(np.take)
-def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
-    array = _array("np.take", a)
+def _take(a: Array, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     check_choice("mode", mode, ("raise", "wrap", "clip"))
-    array, axis = _with_axis(array, axis, single=True)
+    array, axis = _with_axis(a, axis, single=True)
     if type(indices) in (int, Size) and mode == "raise":
         return in_out(array[(*[slice(None)] * axis, indices)].copy(), out)
     given = as_some_array(indices)
@@ -625,42 +616,39 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
 
 
 @_form_of(np.take_along_axis)
-def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Array:
-    array = _array("np.take_along_axis", arr)
-    array, axis = _with_axis(array, axis)
+def _take_along_axis(arr: Array, indices: object, axis: int | None = -1) -> Array:
+    array, axis = _with_axis(arr, axis)
     return take_along_axis(array, indices, axis)
 
 
 @_form_of(np.roll)
-def _roll(a: object, shift: int | tuple[int, ...], axis: Axes = None) -> Array:
-    array = _array("np.roll", a)
+def _roll(a: Array, shift: int | tuple[int, ...], axis: Axes = None) -> Array:
     if axis is None:
-        return _roll(array.reshape(-1), shift, 0).reshape(array.shape)
-    moves = [0] * array.ndim
+        return _roll(a.reshape(-1), shift, 0).reshape(a.shape)
+    moves = [0] * a.ndim
     steps, axes = (tuple(given) if np.iterable(given) else (given,) for given in (shift, axis))
     (count,) = np.broadcast_shapes((len(steps),), (len(axes),))
     steps, axes = (given * count if len(given) == 1 else given for given in (steps, axes))
     for step, moved_axis in zip(steps, axes, strict=True):
-        moves[resolve_axis(moved_axis, array.shape)] += step if type(step) is Size else int(step)
-    result = new_array(array.device, None, array.shape, array.dtype)
+        moves[resolve_axis(moved_axis, a.shape)] += step if type(step) is Size else int(step)
+    result = new_array(a.device, None, a.shape, a.dtype)
     # Along each axis, the begin of the array goes after its end.
-    cuts = [(step % max(n, 1), n) for step, n in zip(moves, array.shape, strict=True)]
+    cuts = [(step % max(n, 1), n) for step, n in zip(moves, a.shape, strict=True)]
     pairs_by_axis = [
         [(np.s_[cut:], np.s_[: n - cut]), *([(np.s_[:cut], np.s_[n - cut :])] if cut else [])] for cut, n in cuts
     ]
     for pairs in product(*pairs_by_axis):
-        result[tuple(target for target, _ in pairs)] = array[tuple(source for _, source in pairs)]
+        result[tuple(target for target, _ in pairs)] = a[tuple(source for _, source in pairs)]
     return result
 
 
 @_form_of(np.tile)
-def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
-    array = _array("np.tile", A)
+def _tile(A: Array, reps: object) -> Array:  # noqa: N803 (NumPy's name)
     counts = tuple_of_integers("reps", reps if np.iterable(reps) else (reps,))
-    axes = max(len(counts), array.ndim)
-    counts, shape = (1,) * (axes - len(counts)) + counts, (1,) * (axes - array.ndim) + array.shape
+    axes = max(len(counts), A.ndim)
+    counts, shape = (1,) * (axes - len(counts)) + counts, (1,) * (axes - A.ndim) + A.shape
     pairs = tuple(length for pair in zip(counts, shape, strict=True) for length in pair)
-    apart = array.reshape(tuple(length for n in shape for length in (1, n)))
+    apart = A.reshape(tuple(length for n in shape for length in (1, n)))
     lengths = tuple(count * n for count, n in zip(counts, shape, strict=True))
     return _broadcast_to(apart, pairs).copy().reshape(lengths)
 

@@ -65,7 +65,6 @@ def find_axes(x: object, operator: Operator, axis: object, before: Mapped | None
 
     Args:
         x: the input of the reduction.
-        operator: its operator.
         axis: an axis, a tuple of axes, or None for all of them.
         before: the map on load, or None.
 

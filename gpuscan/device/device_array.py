@@ -266,7 +266,6 @@ def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:
-        given: the array.
         dtype: the dtype of the copy, to which numbers are cast as they are copied (default: the array's dtype).
 
     Calls are recorded only if what they do is decided by their key, so all calls with the key upload the same numbers.

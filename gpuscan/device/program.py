@@ -227,7 +227,6 @@ class Program:
         Nothing is waited for.
 
         Args:
-            arguments: the buffers of the arguments.
             contents: the contents of each `ChangingConstant`.
             call: what the arguments belong to, if the run is to be held. It writes no arguments then.
         """

@@ -128,7 +128,6 @@ class TileState:
     costs every dispatch 1.8 us of GPU time.
 
     Args:
-        wgpu_device: the device.
         write: writes to bytes of a buffer that nothing has read yet.
     """
 

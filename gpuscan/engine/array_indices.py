@@ -189,7 +189,6 @@ def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[in
     """Return the axes of the result, with the units of an element as the last one: (length, stride, index stride, …).
 
     Args:
-        indexed: the array.
         unit: bytes of a unit.
         others: the strides of further arrays of the result's shape, in bytes.
     """

@@ -57,7 +57,6 @@ class Permutation:
         """Return the entries of an array (n, …) from the new order back in the old one.
 
         Args:
-            leaf: the array.
             out: the array to write, if entries are whole words; a new one without.
 
         Raises:

@@ -419,7 +419,6 @@ class _TileSort:
     """One sort by tiles, and its arrays.
 
     Args:
-        given: the keys.
         alone: True for a single step, which needs no temporary arrays.
     """
 

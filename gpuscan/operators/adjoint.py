@@ -391,11 +391,10 @@ def is_analytic(nodes: Sequence[Node], inputs: Collection[Node]) -> bool:
     if any(node.scalar != COMPLEX64 for node in (*nodes, *inputs)):
         return False
     depends = dependent(nodes, inputs)
-    return all(node.op not in ("real", "imag", "complex") for node in reachable(nodes) if _passes_on(node, depends))
-
-
-def _passes_on(node: Node, depends: set[int]) -> bool:
-    return node.scalar.kind in CONTINUOUS and any(arg.index in depends for arg in node.args)
+    return not any(
+        node.op in ("real", "imag", "complex") and any(arg.index in depends for arg in node.args)
+        for node in reachable(nodes)
+    )
 
 
 def cotangents(

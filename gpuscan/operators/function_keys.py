@@ -143,7 +143,6 @@ def function_key(function: object, *, numbers: bool = True, floats: list[object]
     change.
 
     Args:
-        function: the function.
         numbers: False to return None for a function that reads numbers, too.
         floats: a list that gets the numbers of Python and NumPy, except bools, and the short arrays. The function, and
             the functions in it, read these from closures, defaults, modules and `functools.partial`, also in tuples,
@@ -529,7 +528,6 @@ class _Keys:
         """Return the key of the members of classes, and of other values. The numbers among them are a part of the key.
 
         Args:
-            classes: the classes.
             left_out: the names of members that are no part of the key.
             within: as for `of`.
             others: the other values.

@@ -277,7 +277,6 @@ def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> 
     """Return an array with the same parameter in all places.
 
     Args:
-        number: the parameter.
         shape: the array's shape.
         dtypes: the dtypes that the number is cast to, in this order.
     """

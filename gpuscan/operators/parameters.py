@@ -507,11 +507,7 @@ class RecordedNumpy:
 
 
 class RecordedType:
-    """A type of numbers for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype.
-
-    Args:
-        number_type: the type.
-    """
+    """A type of numbers for functions with parameters: it makes a parameter of one. NumPy takes it as a dtype."""
 
     def __init__(self, number_type: type) -> None:
         self._type, self.dtype = number_type, np.dtype(number_type)
@@ -548,9 +544,6 @@ def spelling(number: object) -> Hashable:
 
 class BytesIn:
     """A function that gives the bytes of a number in a type.
-
-    Args:
-        dtype: the type.
 
     Attributes:
         pack: the same function of a float of Python, which raises OverflowError for an infinite result; None for some

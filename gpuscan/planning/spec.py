@@ -517,7 +517,6 @@ def _extrema(float_name: str, shape: tuple[int, ...]) -> dict[tuple[Code, Elemen
     Numbers of 16 bits are compared in the upper half of 32 bits, so that they wrap as numbers of 32 bits do.
 
     Args:
-        float_name: the floats.
         shape: the shape of a vector or matrix of them; () for numbers.
     """
     extrema = {}

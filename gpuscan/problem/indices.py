@@ -205,7 +205,6 @@ def index_error(axis: int, length: int, words: Sequence[int]) -> IndexError | No
 
     Args:
         axis: the number of the axis.
-        length: its length.
         words: the validation flag of arrays/resolve_indices.wgsl.
     """
     above, below, *_ = words

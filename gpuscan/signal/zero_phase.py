@@ -253,7 +253,6 @@ def _run_both_ways(
     """Return what `_both_ways` does for samples on a device. It is one program for all filters of these kinds.
 
     Args:
-        axis: their axis.
         padtype, edge: how many samples are added at each end, and which.
         kinds, numbers, states: of the sections, as `run_sections` takes them.
     """

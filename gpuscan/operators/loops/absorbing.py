@@ -151,7 +151,7 @@ class _Maps(NodeForms[_Map]):
         negates = fixed is no
         while condition.op == "logical_not":
             condition, negates = condition.args[0], not negates
-        test, limit = find_comparison(condition, state) or ("", condition)
+        test, limit = find_comparison(condition, state)
         if not test or not limit.is_constant or not self._is_fixed(fixed):
             raise LeavesClassError(node, rank=-1)
         test = NEGATED[test] if negates else test

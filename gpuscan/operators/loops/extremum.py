@@ -299,7 +299,7 @@ def _comparisons(
         if node.op not in SIGNS or part.varies(node.args[0]) == part.varies(node.args[1]):
             return None
         old = node.args[0] if part.varies(node.args[0]) else node.args[1]
-        op, key = find_comparison(node, old) or ("", old)
+        op, key = find_comparison(node, old)
         op = SWAPPED.get(op, op)
         states = {each for each in reachable([old]) if each.op == "input"}
         if not states <= set(news) or copy_nodes([old], part.graph, news)[0] is not key:

@@ -109,7 +109,7 @@ def _parse(part: StepPart, node: Node, negates: bool) -> tuple[_Missing, Node | 
         return missing, both(part.graph, valid or free, free)
     if node.op == "isnan" and node.args[0] is state:
         return _Missing("isnan", 0, negates), None
-    test, limit = find_comparison(node, state) or ("", node)
+    test, limit = find_comparison(node, state)
     if test and limit.is_constant:
         return _Missing(test, limit.value.item(), negates), None
     raise LeavesClassError(node, rank=-1)

@@ -115,6 +115,6 @@ def _is_chosen(node: Node, factor: Node, op: str, high: Node, low: Node) -> bool
     if node.op != "select" or node.args[0].op not in SWAPPED:
         return False
     condition, yes, no = node.args
-    test, limit = find_comparison(condition, factor) or ("", condition)
+    test, limit = find_comparison(condition, factor)
     below, above = (yes, no) if test.startswith("less") else (no, yes)
     return bool(test) and limit.equals(0) and (below, above) == ((low, high) if op == "maximum" else (high, low))

@@ -79,7 +79,7 @@ class MaxTimes(Semiring):
             if left.weights and right.weights and dict(left.weights) != dict(right.weights):
                 self.joins = node
             return forms.sum(left, right)
-        name, first, second = chosen_extremum(node) or ("", node, node)
+        name, first, second = chosen_extremum(node)
         if name == self.extremum and not (part.varies(first) and part.varies(second)):
             return self._chosen(first, second, forms)
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):

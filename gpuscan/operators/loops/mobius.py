@@ -271,7 +271,9 @@ def derive(part: StepPart) -> LoopStage:
     if max(len(quotient.above), len(quotient.below)) > 2:
         raise LeavesClassError(_highest(part), "makes a quotient of polynomials of a higher degree than 1", rank=1)
     odds = False
-    if _differences(quotient, own) and _begins_as_probability(part):
+    if _differences(quotient, own) and all(
+        values is None or arrays_hold(_are_probabilities, values) for values in part.initial
+    ):
         of_odds = _Quotients(part, odds=True).of_result()
         fits = max(len(of_odds.above), len(of_odds.below)) <= 2
         if fits and _differences(of_odds, own) < _differences(quotient, own):
@@ -316,10 +318,6 @@ def _differences(quotient: _Quotient, own: Collection[int]) -> int:
 
 def _is_negative(node: Node) -> bool:
     return node.is_constant and node.scalar.kind == "float" and node.reveal(is_below_zero)
-
-
-def _begins_as_probability(part: StepPart) -> bool:
-    return all(values is None or arrays_hold(_are_probabilities, values) for values in part.initial)
 
 
 def _are_probabilities(values: AnyArray) -> np.bool_:

@@ -421,10 +421,10 @@ NEGATED |= {"equal": "not_equal", "not_equal": "equal"}
 SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 
 
-def find_comparison(node: Node, operand: Node) -> tuple[str, Node] | None:
-    """Return how an operand is compared with another number, and that number; None if the node does no such thing."""
+def find_comparison(node: Node, operand: Node) -> tuple[str, Node]:
+    """Return how an operand is compared with another number, and that number; ``""`` if the node does no such thing."""
     if node.op not in SIGNS or operand not in node.args:
-        return None
+        return "", node
     first, second = node.args
     return (node.op, second) if first is operand else (SWAPPED.get(node.op, node.op), first)
 
@@ -459,17 +459,17 @@ def constant_of_choice(
     return either_is_nan, graph.select(constant, bounded, limit)
 
 
-def chosen_extremum(node: Node) -> tuple[str, Node, Node] | None:
-    """Return the extremum that a choice computes; None if it computes none.
+def chosen_extremum(node: Node) -> tuple[str, Node, Node]:
+    """Return the extremum that a choice computes.
 
     That is ``np.where(u > v, u, v)``, or its like with other comparisons, and with operands that differ as u and v do.
 
     Returns:
-        ``"maximum"`` or ``"minimum"``, and the operands. The first one is taken if the comparison holds, so the second
-        if either is NaN.
+        ``"maximum"``, ``"minimum"``, or ``""`` for another node; and the operands. The first one is taken if the
+        comparison holds, so the second if either is NaN.
     """
     if node.op != "select" or node.args[0].op not in SWAPPED:
-        return None
+        return "", node, node
     condition, yes, no = node.args
     u, v = condition.args
     greater = condition.op.startswith("greater")
@@ -481,5 +481,5 @@ def chosen_extremum(node: Node) -> tuple[str, Node, Node] | None:
         if chosen_by == polynomials.add({}, difference, -1):
             greater = not greater
         elif chosen_by != difference:
-            return None
+            return "", node, node
     return "maximum" if greater else "minimum", yes, no

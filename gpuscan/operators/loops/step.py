@@ -117,7 +117,6 @@ def trace_step(
         function: takes the carry and x.
         structure: how the carry nests.
         scalars: the kind of number of each of its leaves.
-        shapes: their shapes.
         source: the element of x.
 
     Raises:
@@ -551,13 +550,8 @@ def _is_linear(table: AnyArray) -> bool:
         return False
     columns = [table[1 << bit] ^ table[0] for bit in range(size.bit_length() - 1)]
     positions = np.arange(size)
-    return bool(
-        np.all(functools.reduce(np.bitwise_xor, _by_bits(columns, positions), np.full_like(table, table[0])) == table)
-    )
-
-
-def _by_bits(columns: list[int], positions: AnyArray) -> list[AnyArray]:
-    return [np.where(positions >> bit & 1, column, 0) for bit, column in enumerate(columns)]
+    by_bits = [np.where(positions >> bit & 1, column, 0) for bit, column in enumerate(columns)]
+    return bool(np.all(functools.reduce(np.bitwise_xor, by_bits, np.full_like(table, table[0])) == table))
 
 
 def _sum_bits(table: AnyArray, index: Traced) -> Traced:

@@ -234,7 +234,7 @@ class Clamps(NodeForms[Clamp]):
                 if op == name:
                     return self._apply_bound(clamp, bound, self.number(limit))
                 return self._apply_bound_over_nan(clamp, bound, self.number(limit))
-        name, first, second = chosen_extremum(node) or ("", node, node)
+        name, first, second = chosen_extremum(node)
         if name and not (part.varies(first) and part.varies(second)):
             return self._chosen_bound(first, second, "low" if name == "maximum" else "high")
         raise LeavesClassError(node)
@@ -305,7 +305,7 @@ class Clamps(NodeForms[Clamp]):
         """Return the name and the operands of a maximum or minimum that keeps NaN of the state; "" for another node."""
         if node.op in ("maximum", "minimum"):
             return node.op, node.args
-        name, first, second = chosen_extremum(node) or ("", node, node)
+        name, first, second = chosen_extremum(node)
         if not name or self.part.varies(first) or not self.part.varies(second):
             return "", ()
         return name, (pass_over_nan(self.graph, first, name), second)
@@ -551,7 +551,7 @@ class MaxPlus(Semiring):
             return forms.scale(forms.of(args[0]), negative)
         if op == "cast" and node.scalar.kind == args[0].scalar.kind and not _wraps(node, self.part):
             return forms.of(args[0])
-        name, *sides = chosen_extremum(node) or ("", node, node)
+        name, *sides = chosen_extremum(node)
         if name == self.extremum and node.scalar.kind != "float":
             return forms.sum(*map(forms.of, sides))
         raise LeavesClassError(node)
