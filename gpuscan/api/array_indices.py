@@ -18,7 +18,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.strides import c_strides
 from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
-from gpuscan.engine.compaction import all_indices, compact_on_device
+from gpuscan.engine.compaction import Compacted, all_indices, compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.operators.parameter_array import is_number_parameter
@@ -278,15 +278,12 @@ def _take_mask(array: Array, mask: Array) -> Array:
     _same_device(array, mask)
     rest = array.shape[mask.ndim :]
     if not prod(array.shape):
-        return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
+        picked = int(mask.numpy().sum()) if mask.size and not prod(rest) else 0
+        return new_array(array.device, None, (picked, *rest), array.dtype)
     executor = array.device._executor
     compacted = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
     memory, count = (Array._of(array.device, result) for result in (compacted.entries[0], compacted.count))
     return UnknownLengthArray(memory, array.dtype, rest, count, compacted.known)
-
-
-def _count(mask: Array) -> int:
-    return int(mask.numpy().sum()) if mask.size else 0
 
 
 def _same_device(array: Array, other: Array) -> None:
@@ -304,28 +301,33 @@ def _find_true_indices(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | 
     _same_device(array, mask)
     if not mask.size:
         return [np.zeros(0, np.intp) for _ in mask.shape]
-    context = array._context
-    compacted = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
+    compacted = _compact_indices(mask)
     count = compacted.read_count(mask.size)
-    context.check()
-    flat = Array._of(array.device, compacted.entries[0]._view_as((count,)))
-    steps = c_strides(mask.shape, 1)
-    return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
+    array._context.check()
+    return _along_axes(mask, Array._of(array.device, compacted.entries[0]._view_as((count,))))
+
+
+def _compact_indices(mask: Array) -> Compacted:
+    """Return the flat indices at which a mask is True."""
+    return compact_on_device(mask.device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
+
+
+def _along_axes(mask: Array, flat: Array) -> list[Array]:
+    """Return flat indices of a mask as indices along each of its axes."""
+    if mask.ndim == 1:
+        return [flat]
+    steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
+    return [flat // np.uint32(step) % np.uint32(length) for step, length in steps]
 
 
 def find_true_indices(mask: Array) -> tuple[Array, ...]:
     """Return where a mask is True, as indices along each of its axes. Their number stays on the device."""
     if not mask.size:
         return tuple(new_array(mask.device, None, (0,), np.uint32) for _ in mask.shape)
-    device = mask.device
-    compacted = compact_on_device(device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
-    flat, count = Array._of(device, compacted.entries[0]), Array._of(device, compacted.count)
-    if mask.ndim == 1:
-        return (UnknownLengthArray(flat, flat.dtype, (), count),)
-    steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
+    compacted = _compact_indices(mask)
+    flat, count = Array._of(mask.device, compacted.entries[0]), Array._of(mask.device, compacted.count)
     # The indices after the first `count` are undefined, and so is what is computed from them.
-    along = [flat // np.uint32(step) % np.uint32(length) for step, length in steps]
-    return tuple(UnknownLengthArray(indices, indices.dtype, (), count) for indices in along)
+    return tuple(UnknownLengthArray(indices, indices.dtype, (), count) for indices in _along_axes(mask, flat))
 
 
 def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, bool]:

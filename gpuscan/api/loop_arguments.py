@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.operator import Function
-from gpuscan.operators.parameter_array import HostArray, ParameterArray, check_init, fill_array, is_number_parameter
+from gpuscan.operators.parameter_array import ParameterArray, check_init, fill_array, is_number_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import MissingAxisError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
@@ -30,7 +31,7 @@ from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.recent_values import RecentValues
 
 # The most numbers of a carry, for which matrices still fit a shader.
-_MAX_NUMBERS = 64
+MAX_NUMBERS = 64
 # How many steps are kept with their derivations.
 _MAX_STEPS = 128
 
@@ -92,19 +93,14 @@ class LoopArguments:
     def length(self) -> int:
         return self.shape[self.axis]
 
-    def initial_numbers(self) -> list[HostArray | None]:
-        """Return the first value of each number of the carry, from `init`; None for a number on a device."""
-        numbers: list[Any] = []
-        for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
-            if isinstance(leaf, Array):
-                numbers += [None] * field.count
-                continue
-            if not field.shape:
-                numbers.append(leaf)
-                continue
-            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count)
-            numbers += [flat[..., index] for index in range(field.count)]
-        return numbers
+    @cached_property
+    def first_values(self) -> list[SomeArray | ParameterArray]:
+        """The first value of each number of the carry, from `init`, in a shape that broadcasts to the other axes."""
+        return [
+            leaf[(..., *at)] if field.shape else leaf
+            for leaf, field in zip(self.init, self.step.carry.fields, strict=True)
+            for at in np.ndindex(field.shape)
+        ]
 
     def derivation(self) -> Derivation:
         """Return the stages of the step.
@@ -115,12 +111,16 @@ class LoopArguments:
         on_host = [leaf for leaf in self.init if not isinstance(leaf, Array)]
         is_known = not any(isinstance(leaf, ParameterArray) for leaf in on_host)
         if self.key is None or not is_known or any(leaf.nbytes > _MAX_KEY_BYTES for leaf in on_host):
-            return derive(self.step, self.initial_numbers())
+            return self._derive()
         key = (self.key, *(leaf.tobytes() if isinstance(leaf, np.ndarray) else None for leaf in self.init))
         derivation = _derivations.find(key)
         if derivation is not None and self.step in (derivation.step, derivation.given):
             return derivation
-        return _derivations.keep(key, derive(self.step, self.initial_numbers()))
+        return _derivations.keep(key, self._derive())
+
+    def _derive(self) -> Derivation:
+        # Values on a device are not known.
+        return derive(self.step, [None if isinstance(value, Array) else value for value in self.first_values])
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], ax
     return ValueError(
         f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shape)}, but "
         f"init must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each "
-        f"row. A carry has from 1 to {_MAX_NUMBERS} numbers"
+        f"row. A carry has from 1 to {MAX_NUMBERS} numbers"
     )
 
 
@@ -375,7 +375,7 @@ def _check_split(
                 return []
         except ValueError:
             return []
-    if not all(0 < prod(state) <= _MAX_NUMBERS for state in states):
+    if not all(0 < prod(state) <= MAX_NUMBERS for state in states):
         return []
     return [(shape, [init_shape[len(shape) :] for init_shape in xs], states)]
 

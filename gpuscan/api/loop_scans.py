@@ -357,14 +357,11 @@ class LoopRun:
     # ----- Initial values
 
     def initial(self, state_index: int) -> SomeArray | ParameterArray:
-        """Return the values of a number of the carry in init, in a shape that broadcasts to the other axes."""
-        start = 0
-        for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
-            if state_index < start + field.count:
-                at = list(np.ndindex(field.shape))[state_index - start]
-                return leaf[(..., *at)] if field.shape else leaf
-            start += field.count
-        source = self.step.added[state_index - start]
+        """Return the first value of a number of the carry. The derivation may have added the number."""
+        values = self.arguments.first_values
+        if state_index < len(values):
+            return values[state_index]
+        source = self.step.added[state_index - len(values)]
         return np.zeros((), bool) if source is None else self.initial(source)
 
     def _seeds(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.loop import loop
-from gpuscan.api.loop_arguments import FixedStep, loop_arguments
+from gpuscan.api.loop_arguments import MAX_NUMBERS, FixedStep, loop_arguments
 from gpuscan.api.loop_vjp import gradients
 from gpuscan.api.row_scan import device_for
 from gpuscan.array_types import AnyArray, AnyDType
@@ -25,9 +25,6 @@ Array = AnyArray
 Shape = tuple[int, ...]
 # A step of arrays: it takes the arrays of the carry and of x, and returns the arrays of the next carry and of y.
 ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
-
-# The most numbers of a carry.
-_MAX_NUMBERS = 64
 
 _loops: RecentValues[Hashable, RowLoop] = RecentValues(128)
 
@@ -180,7 +177,7 @@ def row_loop(
     refusal: Exception | None = None
     for lead in range(count_shared_axes([*carry, *xs]), -1, -1):
         own_carry, own_xs = ([shape[lead:] for shape in shapes] for shapes in (carry, xs))
-        if sum(map(prod, own_carry)) > _MAX_NUMBERS:
+        if sum(map(prod, own_carry)) > MAX_NUMBERS:
             continue
         try:
             # Two lengths, so that a step that reads a length gives other numbers.
@@ -197,7 +194,7 @@ def row_loop(
     if isinstance(refusal, (GpuscanError, TypeError)):
         raise refusal
     raise OperatorError(
-        f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {_MAX_NUMBERS} "
+        f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {MAX_NUMBERS} "
         f"numbers. "
         f"Pass arrays that it closes over as a part of xs{'' if refusal is None else f' ({refusal})'}"
     ) from refusal
