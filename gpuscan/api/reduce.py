@@ -16,11 +16,12 @@ from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, is_on_device, reduce_rows, write_to_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
-from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
+from gpuscan.api.reductions import make_grouped_reduction, of_segments, reduction
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import category_count
 from gpuscan.problem.problem import Problem, ReductionOptions
 from gpuscan.problem.results import assemble_arrays
@@ -174,7 +175,9 @@ def reduce(
     else:
         # Offsets of NumPy are checked while the GPU works. If they are wrong, the call raises and returns nothing.
         options |= {"axis": axes.axis, "segments": segments, "checks_later": out is None}
-        problem = make_segmented_reduction(combine_bundle_axes(x, axes), op, **options)
+        problem = of_segments(
+            find_or_make_problem(combine_bundle_axes(x, axes), op, exclusive=False, reverse=False, **options)
+        )
         shape = problem.results_shape
     call_device = choose_device_for(problem, find_device_or_group((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)

@@ -55,17 +55,8 @@ def make_grouped_reduction(
     return replace(problem, fill=fill), labels
 
 
-def make_segmented_reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Problem:
-    """Return a reduction of the segments of rows as a problem. With `checks_later`, `Heads.check` checks offsets.
-
-    Raises:
-        ValueError: a segment is empty, and there is neither `initial` nor an identity.
-    """
-    return of_segments(find_or_make_problem(x, op, exclusive=False, reverse=False, **options))
-
-
 def of_segments(problem: Problem) -> Problem:
-    """Return a scan with segments as the reduction of the segments.
+    """Return a scan with segments as the reduction of the segments. With `checks_later`, `Heads.check` checks offsets.
 
     Raises:
         ValueError: a segment is empty, and there is neither `initial` nor an identity.

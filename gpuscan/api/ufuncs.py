@@ -140,7 +140,10 @@ def _call_ufunc(
         and any(value is None or isinstance(value, (str, bytes)) for value in inputs)
     ):
         # As in NumPy, no number equals None or text.
-        return _answer_for_all(next(array for array in inputs if isinstance(array, Array)), ufunc is np.not_equal)
+        array = next(array for array in inputs if isinstance(array, Array))
+        answers = new_array(array.device, None, array.shape, np.bool_)
+        answers[...] = ufunc is np.not_equal
+        return answers
     given = [value if is_number(value) else as_some_array(value) for value in inputs]
     loop = None if dtype is None else _find_loop(ufunc, name, given, np.dtype(dtype))
     floats = any(isinstance(value, float) or is_float_parameter(value) for value in given)
@@ -218,13 +221,6 @@ def operand_type(value: Any) -> Any:
     if number_type in (int, float, complex):
         return number_type
     return np.dtype(number_type) if is_number(value) else value.dtype
-
-
-def _answer_for_all(array: Array, answer: bool) -> Array:
-    """Return an array of the same shape with the same answer everywhere."""
-    result = new_array(array.device, None, array.shape, np.bool_)
-    result[...] = answer
-    return result
 
 
 def _check_exponents(base: object, exponent: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_rows
 from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
@@ -116,7 +116,9 @@ def count_labels(
             count = 2 if labels.dtype == np.bool_ else 256
         elif reads and problem.size >= group_heuristics_for(context.capabilities.adapter_type).min_counted_elements:
             labels._check("STORAGE")
-            count = _read_count(search_largest(executor, labels), labels.dtype)
+            largest = int(search_largest(executor, labels)._read().reshape(-1)[0])
+            # Negative labels, which are read as unsigned numbers, and too many labels have no table.
+            count = largest + 1 if largest < _MOST_LABELS and largest <= np.iinfo(labels.dtype).max else 0
         return FewLabels(labels_by_rows(problem, bindable_checked(labels)), count) if count else None
 
 
@@ -124,16 +126,6 @@ def search_largest(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return the largest label on a device. Labels are read as unsigned numbers, so negative ones are large."""
     flat = contiguous(labels)._view_as((labels.size,), f"u{labels.dtype.itemsize}")
     return scan_array(executor, flat, "maximum", reduces=True)
-
-
-def _read_count(largest: DeviceArray, dtype: AnyDType) -> int:
-    """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table."""
-    largest_label = int(largest._read().reshape(-1)[0])
-    return (
-        0
-        if largest_label >= _MOST_LABELS or (dtype.kind == "i" and largest_label > np.iinfo(dtype).max)
-        else largest_label + 1
-    )
 
 
 def labels_by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:

@@ -12,7 +12,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.reductions import make_segmented_reduction
+from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan_chunks import Stream, chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
@@ -27,6 +27,7 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.chunk_cuts import chunk_cuts
 from gpuscan.problem.problem import Problem, ProblemOptions
 from gpuscan.problem.problem import make_problem as problem_of
@@ -70,7 +71,7 @@ def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
 
 def segments_of(x: Any, op: Any, **options: Any) -> Problem:
     """Return the normalised request of ``gs.reduce(x, op, segments=..., **options)``."""
-    return make_segmented_reduction(x, resolve(op), **options)
+    return of_segments(find_or_make_problem(x, resolve(op), exclusive=False, reverse=False, **options))
 
 
 def scan_with(
