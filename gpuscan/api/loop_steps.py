@@ -17,7 +17,7 @@ from gpuscan.operators.loops.stage import LoopStage, compute_nodes, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.operators.traced_array import Traced
-from gpuscan.problem.loop_steps import LoopSteps
+from gpuscan.problem.problem import LoopSteps
 
 
 class Sources:

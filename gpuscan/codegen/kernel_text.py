@@ -226,7 +226,7 @@ class KernelText:
         numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for a, b in both]
         return self.construct(name, element, numbers)
 
-    # ----- Steps of a loop: see `gpuscan.problem.loop_steps`
+    # ----- Steps of a loop: see `gpuscan.problem.problem.LoopSteps`
 
     @property
     def state(self) -> Element:

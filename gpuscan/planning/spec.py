@@ -36,7 +36,7 @@ ACCESS_BYTES = 16
 
 @dataclass(frozen=True)
 class StepCodes(HashedOnce):
-    """The code of the steps of a loop; see `gpuscan.problem.loop_steps.LoopSteps`.
+    """The code of the steps of a loop; see `gpuscan.problem.problem.LoopSteps`.
 
     Attributes:
         state, take, finish, first, extend, settle: the functions.

@@ -30,7 +30,6 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, trace_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
-from gpuscan.problem.loop_steps import LoopSteps
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, RowsAlongAxis, heads_of
 from gpuscan.sizes import has_size
@@ -56,6 +55,33 @@ class ProblemOptions(ReductionOptions, total=False):
 
     exclusive: bool
     reverse: bool
+
+
+@dataclass(frozen=True)
+class LoopSteps:
+    """What a kernel needs to run a loop within a chunk of neighbouring elements.
+
+    The maps of the steps are then composed once for each chunk. The state before a chunk follows from these
+    compositions, and the states within it from the loop's own step.
+
+    Attributes:
+        before: the problem's `before`, which gives the map of a step. Steps of a problem that has another one, since it
+            was rewritten, are not taken.
+        state: takes an element, which is a constant map, to the numbers of the state.
+        take: takes the numbers of a state and of a source to the numbers of the next state.
+        finish: takes the numbers of the next state and of the source to a result.
+        first: takes a source to its map in the form in which a chunk composes maps; None if that is an element.
+        extend: takes such a map and a source to their composition; None to combine elements.
+        settle: takes such a map to an element; None if it is one.
+    """
+
+    before: Map
+    state: Map
+    take: Map
+    finish: Map
+    first: Map | None = None
+    extend: Map | None = None
+    settle: Map | None = None
 
 
 @dataclass(frozen=True)
