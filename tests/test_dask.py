@@ -64,6 +64,10 @@ def test_any_axis_direction_and_start(method: str) -> None:
                 found = gpuscan.dask.scan(x, axis=axis - 3, method=method, **options)
                 assert (found.chunks, found.dtype) == (x.chunks, x.dtype)
                 assert_same(found.compute(), gs.scan(X, axis=axis, **options))
+    # No rows, in several chunks.
+    no_rows = da.zeros((0, 6), chunks=((0, 0), 3), dtype=np.int32)
+    found = gpuscan.dask.scan(no_rows, axis=1, method=method, initial=np.zeros(0, np.int32))
+    assert (found.chunks, found.compute().shape) == (no_rows.chunks, (0, 6))
 
 
 @pytest.mark.parametrize("method", [*METHODS, "reduce"])

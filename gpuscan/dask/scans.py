@@ -650,5 +650,7 @@ def with_initial(call: Call, initial: object) -> tuple[Call, tuple[da.Array, ...
                 f"initial of shape {value.shape} was passed, which does not broadcast to {(*rows, *element)}, the "
                 "array's shape without the scanned axis. Pass one value, or one for each row"
             ) from None
+        # Dask does not rechunk an array if all its axes have length 0.
+        wide = da.zeros(wide.shape, dtype=wide.dtype) if 0 in wide.shape else wide
         seeds.append(wide.rechunk((*chunks, *((n,) for n in element))))
     return call, tuple(seeds)
