@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 
@@ -44,12 +44,16 @@ class Span:
 
 
 class Batch:
-    """The stages that are recorded together, and the buffer for their timestamps."""
+    """The stages that are recorded together, and the buffer for their timestamps.
+
+    Attributes:
+        stages: the name, the strategy and the number of elements of each stage.
+    """
 
     def __init__(self, device: ContextLike, stages: Sequence[Dispatch]) -> None:
         usage = webgpu().BufferUsage
         self._device = device
-        self._stages = [(stage.name, stage.strategy, stage.elements) for stage in stages]
+        self.stages = [(stage.name, stage.strategy, stage.elements) for stage in stages]
         self._queries: wgpu.GPUQuerySet | None = None
         self._spans: list[Span] | None = None
         if device.capabilities.timestamps:
@@ -75,7 +79,7 @@ class Batch:
         submission that uses a mapped buffer.
         """
         if self._queries is not None:
-            encoder.resolve_query_set(self._queries, 0, 2 * len(self._stages), self._resolved, 0)
+            encoder.resolve_query_set(self._queries, 0, 2 * len(self.stages), self._resolved, 0)
 
     def spans(self) -> list[Span]:
         """Return the stages' spans, once the GPU is done."""
@@ -93,7 +97,7 @@ class Batch:
 
     def _ticks(self) -> Sequence[int | None]:
         """Return the timestamps. They are None without timestamps, and before the encoder is submitted."""
-        ticks = np.zeros(2 * len(self._stages), np.uint64)
+        ticks = np.zeros(2 * len(self.stages), np.uint64)
         if self._queries is not None:
             download(self._device.queue, self._device.pool, self._resolved, 0, ticks)
         # A new buffer is all zeros.
@@ -102,7 +106,7 @@ class Batch:
     def _make_spans(self, ticks: Sequence[int | None]) -> list[Span]:
         tick = self._device.capabilities.timestamp_period * 1e-9
         spans = []
-        for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):
+        for stage, begin, end in zip(self.stages, ticks[::2], ticks[1::2], strict=True):
             seconds = None if begin is None or end is None else (end - begin) * tick
             at = None if begin is None else begin * tick
             spans.append(Span(*stage, seconds, at))
@@ -125,6 +129,15 @@ class Profile:
         """The total time of the spans; None if the time of one is not known."""
         seconds = [span.gpu_seconds for span in self.spans]
         return None if None in seconds else sum(s for s in seconds if s is not None)
+
+    def __repr__(self) -> str:
+        return f"gpuscan.Profile({sum(len(batch.stages) for batch in self.batches)} dispatches)"
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "a gpuscan.Profile was to be pickled or copied, but it belongs to a device of this process. Pickle or copy "
+            "profile.spans instead"
+        )
 
     def _repr_html_(self) -> str:
         def time(seconds: float | None) -> str:

@@ -99,6 +99,14 @@ def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
         for copied in (copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="was to be pickled or copied, but it"):
                 copied(thing)
+    with device.profile() as profile:
+        gs.scan(a)
+    assert repr(profile) == f"gpuscan.Profile({len(profile.spans)} dispatches)"
+    calls: tuple[Callable[[object], object], ...] = (copy.copy, copy.deepcopy, pickle.dumps)
+    for call in calls:
+        with pytest.raises(TypeError, match=r"a gpuscan\.Profile was to be pickled.* profile\.spans"):
+            call(profile)
+    assert copy.deepcopy(profile.spans) == profile.spans
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
