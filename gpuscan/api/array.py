@@ -41,7 +41,7 @@ from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
 from gpuscan.operators.parameter_array import HostArray, ParameterArray, is_number_parameter
 from gpuscan.operators.parameters import Parameter, reveal
-from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis, together
+from gpuscan.problem.arguments import as_input_array, as_integer, elements_of, native, resolve_axis, together
 from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
@@ -678,8 +678,8 @@ SomeArray: TypeAlias = Array | AnyArray
 
 
 def as_some_array(x: object) -> SomeArray:
-    """Return an array on a device as it is, and anything else as `as_array` does."""
-    return x if isinstance(x, Array) else as_array(x)
+    """Return an array on a device as it is, and anything else as `as_input_array` does."""
+    return x if isinstance(x, Array) else as_input_array(x)
 
 
 def arrays_on_device(arrays: Sequence[SomeArray]) -> list[Array]:

@@ -183,8 +183,8 @@ class Device(OpenedDevice):
 
         Raises:
             UnsupportedDtypeError: gpuscan has no element type of this dtype.
-            TypeError: `x` is no array, such as None or a set; or it is a tuple of arrays of several dtypes, which is a
-                bundle and not one array.
+            TypeError: `x` is no array, such as None or a set; or it is a dict, or a tuple of arrays of several dtypes,
+                which is a bundle and not one array.
             DeviceMemoryError: the device has too little memory.
             ValueError: the array is in a caller's buffer, which is mapped or was destroyed.
 
@@ -199,6 +199,11 @@ class Device(OpenedDevice):
                 x._check()
                 return x
             x = x.numpy()
+        if isinstance(x, Mapping):
+            raise TypeError(
+                f"a {type(x).__name__} was passed, which is a bundle and not one array. Pass each of its arrays: "
+                "{name: device.asarray(part) for name, part in x.items()}"
+            )
         if isinstance(x, tuple) and len({getattr(part, "dtype", None) for part in x}) > 1:
             raise TypeError(
                 "a tuple of arrays of several dtypes was passed, which is a bundle and not one array. Pass each of "

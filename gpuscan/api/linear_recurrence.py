@@ -23,7 +23,7 @@ from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameter_array import ParameterArray, cast_parameter, is_float_parameter, is_number_parameter
 from gpuscan.operators.parameters import reveal
-from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
+from gpuscan.problem.arguments import Leaf, as_flag, as_input_array, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
@@ -457,7 +457,7 @@ def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
 
 def _array(x: object) -> SomeArray:
     """Return an array in native byte order."""
-    return x if isinstance(x, Array) else native(as_array(x))
+    return x if isinstance(x, Array) else native(as_input_array(x))
 
 
 def _gate(a: object, b: SomeArray) -> object:

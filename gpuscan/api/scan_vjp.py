@@ -22,7 +22,15 @@ from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoi
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameter_array import is_number_parameter
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import Leaf, OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
+from gpuscan.problem.arguments import (
+    Leaf,
+    OnDevice,
+    as_input_array,
+    as_numpy_arrays,
+    fields_of,
+    native,
+    structure_and_leaves,
+)
 from gpuscan.problem.broadcasting import sum_to_shape
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import with_index
@@ -195,7 +203,7 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
         )
     checked: Arrays = []
     for leaf, like in zip(leaves, forward.leaves, strict=True):
-        array = leaf if isinstance(leaf, Array) else native(as_array(leaf))
+        array = leaf if isinstance(leaf, Array) else native(as_input_array(leaf))
         if array.shape != like.shape:
             raise ValueError(
                 f"{name} of shape {array.shape} was passed for an x of shape {like.shape}; pass arrays of one shape"

@@ -38,7 +38,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.planning.partition import cut_into_shards
 from gpuscan.planning.strategies import check_strategy, strategy_asked_for
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, resolve_axis
+from gpuscan.problem.arguments import as_array, as_flag, as_input_array, check_one_cut, fields_of, resolve_axis
 from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
 from gpuscan.problem.problem_parts import slice_heads
 from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
@@ -112,7 +112,7 @@ class ShardedArray(np.lib.mixins.NDArrayOperatorsMixin, Distributed):
             >>> [shard.shape for shard in x.shards]
             [(4, 2)]
         """
-        array = as_array(x)
+        array = as_input_array(x)
         resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices], "devices")
         axis = resolve_axis(axis, array.shape)
         parts = cut_into_shards(array.shape[axis], relative_speeds([device._executor for device in resolved]))

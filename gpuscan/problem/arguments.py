@@ -277,6 +277,8 @@ def _check_is_array(x: Any) -> None:
         )
     if isinstance(x, bytes):
         raise UnsupportedDtypeError("bytes were passed, which are no array of numbers. Pass np.frombuffer(x, np.uint8)")
+    if isinstance(x, dict):
+        raise TypeError("a dict of arrays was passed where one array is taken. Pass one of its arrays, x[name]")
     if isinstance(x, Mapping):
         raise TypeError(
             f"a mapping of type {type(x).__name__} was passed. Pass dict(x) for a bundle of all its arrays, or one of "

@@ -45,6 +45,32 @@ def test_a_bundle_is_not_one_array() -> None:
     """NumPy would stack the arrays, and convert them all to float64."""
     with pytest.raises(TypeError, match=r"a bundle and not one array\. Pass each of them"):
         gs.default_device().asarray((np.ones(3, np.int32), np.ones(3, np.float32)))
+    with pytest.raises(TypeError, match=r"a dict was passed.*each of its arrays: \{name: device\.asarray\(part\)"):
+        gs.default_device().asarray({"a": np.ones(3, np.int32)})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        gs.cumulative_sum,
+        gs.unique_values,
+        gs.run_length_encode,
+        gs.bincount,
+        gs.histogram,
+        gs.median,
+        lambda x: gs.searchsorted(x, 3),
+        lambda x: gs.top_k(x, 2),
+        lambda x: gs.linear_recurrence(0.5, x),
+    ],
+)
+def test_an_array_is_no_single_object(call: Any) -> None:
+    """Name what was passed, where NumPy makes an array of dtype object and no axes of it."""
+    with pytest.raises(TypeError, match=r"a dict of arrays was passed.* x\[name\]"):
+        call({"a": X})
+    with pytest.raises(TypeError, match=r"\{1, 2\} was passed.* list\(x\) of a set"):
+        call({1, 2})
+    with pytest.raises(gs.UnsupportedDtypeError, match=r"'x\.npy' was passed.* np\.load"):
+        call("x.npy")
 
 
 def test_lists_of_different_lengths() -> None:
