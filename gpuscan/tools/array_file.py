@@ -47,8 +47,9 @@ def read_array(path: Path, hint: str = "'IN.npy'") -> AnyArray:
         raise _bad(f"{path} is a .npy file that cannot be read: {reason}. Save the array again.", hint) from error
     if array.dtype.names is not None:
         raise _bad(
-            f"{path} holds records of the fields {', '.join(array.dtype.names)}, and named operators combine single "
-            "numbers. Scan it in Python: call gpuscan.scan with a function that combines each field.",
+            f"{path} holds records of the fields {', '.join(array.dtype.names)}, and the commands take single numbers. "
+            f"Save one field: np.save('in.npy', np.load('{path.name}')['{array.dtype.names[0]}']); or in Python, scan "
+            "the records by gpuscan.scan with a function that combines each field.",
             hint,
         )
     return array

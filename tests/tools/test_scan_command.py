@@ -202,10 +202,12 @@ def test_an_output_that_is_no_npy_file(files, capsys):
 
 
 def test_an_array_of_records(files, capsys):
-    """Name the fields and the function that scans them."""
+    """Name the fields, a way to save one of them, and the function that scans them."""
     np.save("records.npy", np.zeros(3, [("a", "i4"), ("b", "f4")]))
-    code, err = fails(capsys, "scan", "records.npy", "out.npy")
-    assert (code, "records of the fields a, b" in err, "gpuscan.scan with a function" in err) == (2, True, True)
+    for command in ("scan", "sort", "unique", "histogram"):
+        code, err = fails(capsys, command, "records.npy", "out.npy")
+        assert (code, "records of the fields a, b" in err, "gpuscan.scan with a function" in err) == (2, True, True)
+        assert "np.load('records.npy')['a']" in err
     assert sorted(os.listdir()) == ["in.npy", "records.npy"]
 
 
