@@ -130,10 +130,7 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
 def check_mask(mask: SomeArray, shapes: list[tuple[int, ...]]) -> None:
     """Raise an error if the mask does not fit arrays of these shapes."""
     if mask.dtype != np.bool_:
-        raise TypeError(
-            f"a mask of dtype {mask.dtype} was passed, but a mask must be bool. Pass mask != 0, or a function of an "
-            "entry"
-        )
+        raise TypeError(f"a mask of dtype {mask.dtype} was passed, but a mask must be bool. Pass mask != 0")
     check_entries(shapes)
     for shape in shapes:
         if mask.shape != shape[:1]:

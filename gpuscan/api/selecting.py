@@ -195,6 +195,11 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         >>> gs.partition_by(x, x > 2)
         (array([3, 4, 5], dtype=int32), array([1, 1], dtype=int32))
     """
+    if callable(mask):
+        raise TypeError(
+            "a function was passed as mask, which gpuscan.compact takes, but partition_by takes bools. Pass "
+            "gpuscan.map(mask, x)"
+        )
     structure, leaves_given = structure_and_leaves(x, only_moved=True)
     given = [as_some_array(leaf) for leaf in leaves_given]
     chosen = as_some_array(mask)

@@ -75,6 +75,11 @@ def test_partition_by(device: gs.Device, dtype: Any) -> None:
     picked, others = gs.partition_by(pair, np.arange(10) > 6, device=device)
     assert picked["a"].tolist() == [7, 8, 9]
     np.testing.assert_array_equal(others["b"], pair["b"][:7])
+    untyped: Any = gs.partition_by
+    with pytest.raises(TypeError, match=r"a function was passed as mask.* gpuscan\.map\(mask, x\)"):
+        untyped(np.arange(10), lambda x: x > 6, device=device)
+    with pytest.raises(TypeError, match=r"a mask of dtype int64 was passed.* Pass mask != 0$"):
+        gs.partition_by(np.arange(10), np.arange(10), device=device)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, *FLOATS], ids=lambda dtype: np.dtype(dtype).name)
