@@ -413,6 +413,9 @@ def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
         gpuscan.jax.loop(lambda h, x: (h > 0, h), jnp.float32(0), jnp.ones(3))
     with pytest.raises(TypeError, match="f returned 3 values; return a pair of the next carry and y"):
         untyped(lambda h, x: (h, h, x), jnp.float32(0), jnp.ones(3))
+    for length, message in ((-1, "length=-1 was passed, which is negative"), (None, "pass the number of steps as len")):
+        with pytest.raises(ValueError, match=message):
+            untyped(lambda h, x: (h, h), jnp.float32(0), None, length=length)
 
 
 def test_equal_calls_are_traced_once() -> None:

@@ -46,7 +46,7 @@ def loop(
     Raises:
         LoopError: the step has no associative form. `jax.lax.scan` runs it one step at a time.
         TypeError: the carry that f returns is not like `init`.
-        ValueError: the lengths differ, or there is none.
+        ValueError: the lengths differ, there is none, or it is negative.
         OperatorError: f uses a primitive that has no form in a scan on a GPU.
 
     Example:
@@ -113,7 +113,7 @@ def _length(inputs: Arrays, length: int | None) -> int:
     """Return the number of steps.
 
     Raises:
-        ValueError: the lengths differ, or there is none.
+        ValueError: the lengths differ, there is none, or it is negative.
     """
     if any(not leaf.ndim for leaf in inputs):
         raise ValueError("xs with a single number was passed; pass arrays with the axis of the loop in front")
@@ -121,6 +121,10 @@ def _length(inputs: Arrays, length: int | None) -> int:
     count = None if length is None else as_integer(length)
     if length is not None and count is None:
         raise TypeError(f"length={length!r} was passed; pass an integer")
+    if count is not None and count < 0:
+        raise ValueError(f"length={length} was passed, which is negative; pass a number of steps, 0 or more")
+    if count is None and not inputs:
+        raise ValueError("xs without arrays was passed without length=; pass the number of steps as length=")
     lengths_given = set(lengths) | ({count} if count is not None else set())
     if len(lengths_given) != 1:
         raise ValueError(
