@@ -122,6 +122,11 @@ def test_errors() -> None:
         gpuscan.torch.linear_recurrence(a, [1.0])
     with pytest.raises(TypeError, match=r"b of dtype torch\.float64 and a of dtype torch\.float32"):
         gpuscan.torch.linear_recurrence(a, a.double())
+    for function in (gpuscan.torch.scan, lambda x: gpuscan.torch.linear_recurrence(x, x)):
+        with pytest.raises(
+            gpuscan.UnsupportedDtypeError, match=r"a tensor of torch\.float8_e5m2 was.* x\.to\(torch\.float32\)"
+        ):
+            function(a.to(torch.float8_e5m2))
     with pytest.raises(ValueError, match=r"b on the device meta and a on cpu were passed"):
         gpuscan.torch.linear_recurrence(a, a.to("meta"))
     with pytest.raises(ValueError, match=r"a of shape \(3,\) and b of shape \(1,\)"):

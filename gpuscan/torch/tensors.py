@@ -11,6 +11,7 @@ import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
 
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import as_integer
 
 # The arguments that are optional.
@@ -18,7 +19,11 @@ _OPTIONAL = frozenset({"initial", "initial_state", "D", "z", "delta_bias", "dt_b
 
 
 def array_of(tensor: Tensor) -> AnyArray:
-    """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
+    """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU.
+
+    Raises:
+        UnsupportedDtypeError: NumPy has no such dtype.
+    """
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
         _warn_once(tensor.device.type)
@@ -29,7 +34,14 @@ def array_of(tensor: Tensor) -> AnyArray:
 
         bits: AnyArray = tensor.view(torch.int16).numpy()
         return bits.view(ml_dtypes.bfloat16)
-    array: AnyArray = tensor.numpy()
+    try:
+        array: AnyArray = tensor.numpy()
+    except TypeError:
+        if tensor.layout != torch.strided:
+            raise
+        raise UnsupportedDtypeError(
+            f"a tensor of {tensor.dtype} was passed, which gpuscan cannot combine. Pass x.to(torch.float32)"
+        ) from None
     return array
 
 
