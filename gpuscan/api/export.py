@@ -86,8 +86,8 @@ def export(
         UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than the
             buffer binding of some browsers.
         OperatorError: the operator cannot be turned into WGSL, or NumPy cannot compute the samples with it.
-        FileExistsError: the folder has other files, an export of another scan, or a changed export, and `force` is
-            False.
+        FileExistsError: the folder is a file; or it has other files, an export of another scan, or a changed export,
+            and `force` is False.
         OSError: a file cannot be written.
 
     Example:
@@ -116,6 +116,8 @@ def export(
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder={folder!r} was passed; pass the path of a folder, as a str or a pathlib.Path")
     target = Path(folder)
+    if target.is_file():
+        raise FileExistsError(f"folder={str(folder)!r} was passed, which is a file; pass the path of a folder")
     earlier = earlier_plan(target)
     if not as_flag("force", force):
         _check_folder(target, earlier, files)

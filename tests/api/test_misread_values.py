@@ -129,3 +129,8 @@ def test_values_of_the_wrong_kind(call: Any, message: str) -> None:
     """Say at the call, and in its words, what was passed."""
     with pytest.raises(TypeError, match=message):
         call()
+
+
+def test_a_file_is_no_folder() -> None:
+    with pytest.raises(FileExistsError, match=r"folder='.*' was passed, which is a file; pass the path of a folder"):
+        gs.export(__file__, length=5)
