@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.call_device import find_call_device
 from gpuscan.api.cumulative_sums import promote_dtype
@@ -144,7 +144,7 @@ def _call_ufunc(
         answers = new_array(array.device, None, array.shape, np.bool_)
         answers[...] = ufunc is np.not_equal
         return answers
-    given = [value if is_number(value) else as_some_array(value) for value in inputs]
+    given = [value if is_number(value) or isinstance(value, Array) else as_array(value) for value in inputs]
     loop = None if dtype is None else _find_loop(ufunc, name, given, np.dtype(dtype))
     floats = any(isinstance(value, float) or is_float_parameter(value) for value in given)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
