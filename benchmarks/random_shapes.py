@@ -108,6 +108,10 @@ class Drawer:
             return self.rng.random(shape, np.float32).astype(dtype)
         return self.rng.integers(0, 100, shape).astype(dtype)
 
+    def quarter(self, shape: Shape) -> Array:
+        """Return `float32` numbers of 0 to 1 in this shape with a quarter of its longest axis."""
+        return self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+
     def draw(self, choices: tuple[str, ...]) -> str:
         return str(self.rng.choice(choices))
 
@@ -182,7 +186,7 @@ class Drawer:
 
     def recurrence(self) -> Case:
         (shape, axis), backward = self.shape_and_axis(), bool(self.rng.random() < 0.5)
-        x = self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+        x = self.quarter(shape)
         gates, inputs = self.device.asarray(x), self.device.asarray(x.copy())
         if not backward:
             name = f"recurrence {x.shape} along {axis}"
@@ -194,7 +198,7 @@ class Drawer:
 
     def gradient(self) -> Case:
         (shape, axis), op = self.shape_and_axis(), self.draw(("add", "maximum", "multiply", "logaddexp"))
-        x = self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+        x = self.quarter(shape)
         a, grad = self.device.asarray(x), self.device.asarray(x.copy())
         y = gs.scan(a, op, axis=axis)
         name = f"gradient of {op} {x.shape} along {axis}"
@@ -203,7 +207,7 @@ class Drawer:
 
     def bundle(self) -> Case:
         shape, axis = self.shape_and_axis()
-        x = self.values(tuple(max(1, n // 4) if n == max(shape) else n for n in shape), "float32")
+        x = self.quarter(shape)
         pair = self.device.asarray(x), self.device.asarray(x.copy())
         op, what = (_affine, "affine maps") if self.rng.random() < 0.5 else (_greater, "maxima with another value")
         return Case("bundle", f"{what} {x.shape} along {axis}", lambda: gs.scan(pair, op, axis=axis), 4 * x.nbytes)

@@ -75,7 +75,10 @@ def apply_function(function: Form, args: Sequence[object], options: Mapping[str,
 
 
 def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
-    """Add the decorated function to the forms of NumPy's functions. If it takes one array, it takes it first."""
+    """Add the decorated function to the forms of NumPy's functions.
+
+    If its first parameter has the annotation ``Array``, `apply_function` takes only an array on a device there.
+    """
 
     def add_form(form: F) -> F:
         _FORMS.update(dict.fromkeys(functions, form))
